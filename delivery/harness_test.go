@@ -19,7 +19,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -82,7 +81,7 @@ func discardLog() *log.Logger { return slog.NewLogLogger(slog.DiscardHandler, sl
 func (b *bench) dispatcher(change ...func(*dispatch.Config)) (e *dispatch.Dispatcher, stop func()) {
 	b.t.Helper()
 	cfg := dispatch.Config{
-		Pool: b.pool, Nodes: testkit.Must(pg.NodesOf(b.t.Context(), b.pool))(b.t), Keyring: b.keyring, Notifier: b.notifier, Clock: b.clock.Now, Logger: b.logger, Settings: b.settings,
+		Pool: b.pool, Keyring: b.keyring, Notifier: b.notifier, Clock: b.clock.Now, Logger: b.logger, Settings: b.settings,
 		Sweep: 200 * time.Millisecond,
 	}
 	for _, c := range change {

@@ -61,12 +61,8 @@ func childDispatcher(ctx context.Context, url, ca, secretKeys string, lease time
 	if err != nil {
 		return err
 	}
-	nodes, err := pg.NodesOf(ctx, pool)
-	if err != nil {
-		return err
-	}
 	e, err := dispatch.New(dispatch.Config{
-		Pool: pool, Nodes: nodes, Keyring: keys, Notifier: notifier, Clock: time.Now, Logger: logger, Settings: childSettings(ca),
+		Pool: pool, Keyring: keys, Notifier: notifier, Clock: time.Now, Logger: logger, Settings: childSettings(ca),
 		Lease: lease, Sweep: 50 * time.Millisecond,
 	})
 	if err != nil {

@@ -9,5 +9,5 @@ import (
 
 func TestMain(m *testing.M) {
 	runChildIfAsked()
-	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants, testkit.OnCitusToo, testkit.Waits)
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants, testkit.Waits)
 }

@@ -175,9 +175,8 @@ const lockTurns = 10
 
 // lock locks the webhook's row, and reads what the audit trail names it by. With NOWAIT it
 // fails when another transaction has the row. A transaction that has locked the workspace
-// (mayChange) waits for the row of a webhook in the last turn alone: on a Citus cluster all changes of all
-// workspaces would wait with it, because the row of a workspace is on every node. Errors:
-// *UnknownWebhookError.
+// (mayChange) waits for the row of a webhook in the last turn alone, because other changes of the
+// workspace wait with it. Errors: *UnknownWebhookError.
 func (w *named) lock(ctx context.Context, tx pgx.Tx, wait string) error {
 	err := tx.QueryRow(ctx, `SELECT url, name FROM webhook WHERE workspace_id = $1 AND webhook_id = $2 FOR NO KEY UPDATE`+wait, w.workspaceID, w.id).Scan(&w.url, &w.name)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -223,8 +222,8 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 		return "", fmt.Errorf("write a test.ping: %w", err)
 	}
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
-		// The append comes first: it may wait for a producer's transaction, and on a Citus cluster
-		// changes of all workspaces wait for a transaction that has called mayChange.
+		// The append comes first: it may wait for a producer's transaction, and other changes wait
+		// for a transaction that has called mayChange.
 		receipts, err := s.cfg.Log.AppendTx(ctx, tx, draft)
 		if err != nil {
 			return fmt.Errorf("append a test.ping: %w", err)

@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -151,10 +150,7 @@ func (c *Claim) message(ctx context.Context) (*message.Message, error) {
 
 // claimer makes the claims of one consumer.
 type claimer struct {
-	pool *pgxpool.Pool
-
-	entrances *entrance.Pools // see SubscriberConfig
-
+	pool     *pgxpool.Pool
 	clock    func() time.Time
 	consumer string
 	rules    int    // see SubscriberConfig
@@ -163,27 +159,19 @@ type claimer struct {
 	public   bool   // see SubscriberConfig
 	noData   bool   // see SubscriberConfig
 	process  string // names this process in marks of segments under way
-
-	distributed bool // see SubscriberConfig.Nodes
 }
 
 // claim locks the checkpoints of those workspaces that no other claim holds, and
 // reads their next entries. Workspaces that are failing are left out from claims
 // that are shared. The claim may have no segments; its transaction is open then too.
 func (k *claimer) claim(ctx context.Context, workspaces []string, how claiming) (*Claim, error) {
-	tx, err := entrance.PoolOf(ctx, k.entrances, k.pool, workspaces...).Begin(ctx)
+	tx, err := k.pool.Begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("begin a claim: %w", err)
 	}
-	var limit time.Duration // that of the pool
-	switch {
-	case how >= solo:
-		limit = soloLockTimeout // its work would be lost, and nobody but one worker waits
-	case k.distributed:
-		limit = nodeLockTimeout
-	}
-	if limit > 0 {
-		if err := pg.LimitLocks(ctx, tx, limit); err != nil {
+	if how >= solo {
+		// Its work would be lost, and nobody but one worker waits.
+		if err := pg.LimitLocks(ctx, tx, soloLockTimeout); err != nil {
 			pg.Rollback(ctx, tx)
 			return nil, fmt.Errorf("begin a claim: %w", err)
 		}
@@ -197,7 +185,7 @@ func (k *claimer) claim(ctx context.Context, workspaces []string, how claiming) 
 }
 
 // lockSQL locks the checkpoint of a workspace if it may be claimed now. A statement is of one
-// workspace, so that on distributed tables it runs where the workspace is.
+// workspace.
 const lockSQL = `
 	SELECT position, least(coalesce(segment_max, $4), $4), failures, coalesce(failed_to, 0)
 	  FROM log_checkpoint
@@ -270,10 +258,6 @@ func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, faili
 // soloEntries is the most entries of a solo claim: its handler may take one of them
 // and leave the rest to the next.
 const soloEntries = 100
-
-// nodeLockTimeout is how long other claims wait on a cluster: the setting of the pool's
-// connections is not passed on to its nodes.
-const nodeLockTimeout = 200 * time.Millisecond
 
 // soloLockTimeout is how long a solo claim waits for a row that another transaction
 // has locked. How long others wait is a setting of their connections.
@@ -395,9 +379,8 @@ func (k *claimer) segmentSQL() string {
 		 ORDER BY e.position LIMIT $3`
 }
 
-// sweepSQL finds the workspaces in which the consumer $1 is behind and may try at $2, where the
-// condition holds that is added to the others.
-func (k *claimer) sweepSQL(among string) string {
+// sweepSQL finds the workspaces in which the consumer $1 is behind and may try at $2.
+func (k *claimer) sweepSQL() string {
 	ahead := `log_head h ON h.workspace_id = c.workspace_id`
 	if k.after != "" {
 		ahead = `log_checkpoint h ON h.workspace_id = c.workspace_id AND h.consumer = ` + literal(k.after)
@@ -405,7 +388,7 @@ func (k *claimer) sweepSQL(among string) string {
 	return `
 		SELECT c.workspace_id, c.failures > 0
 		  FROM log_checkpoint c JOIN ` + ahead + `
-		 WHERE c.consumer = $1 AND h.position > c.position AND (c.retry_at IS NULL OR c.retry_at <= $2)` + among + `
+		 WHERE c.consumer = $1 AND h.position > c.position AND (c.retry_at IS NULL OR c.retry_at <= $2)
 		 ORDER BY c.moved_at NULLS FIRST`
 }
 

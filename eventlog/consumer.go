@@ -31,16 +31,14 @@ type consumer struct {
 
 	yielding sync.WaitGroup // those that mark workspaces a moment later
 
-	// Log states of sweeps, of claims, and of claims that failed because a node of a cluster is
-	// away. Those of other nodes do not end the last; a sweep at all nodes does.
-	sweeps, claims, claimsAtNode periodic.Outage
+	sweeps, claims periodic.Outage // their log states
 }
 
 func newConsumer(cfg *SubscriberConfig, name string) *consumer {
 	c := &consumer{
 		claimer: claimer{
-			pool: cfg.Pool, entrances: cfg.Entrances, clock: cfg.Clock, consumer: name, rules: cfg.Rules, entries: cfg.Entries,
-			after: cfg.After, public: cfg.Public, noData: cfg.NoData, process: uuid.NewString(), distributed: cfg.Nodes != nil,
+			pool: cfg.Pool, clock: cfg.Clock, consumer: name, rules: cfg.Rules, entries: cfg.Entries,
+			after: cfg.After, public: cfg.Public, noData: cfg.NoData, process: uuid.NewString(),
 		},
 		cfg:   cfg,
 		dirty: newDirtySet(),
@@ -51,9 +49,6 @@ func newConsumer(cfg *SubscriberConfig, name string) *consumer {
 	logger := cfg.Logger.With("consumer", name)
 	c.sweeps = periodic.Outage{Logger: logger, Failing: "cannot sweep for new entries; trying again every few seconds", Working: "sweeps for new entries work again"}
 	c.claims = periodic.Outage{Logger: logger, Failing: "cannot claim entries; trying again until it works", Working: "entries are claimed again"}
-	c.claimsAtNode = periodic.Outage{
-		Logger: logger, Failing: "cannot claim entries of a workspace, because its node is away; trying again when it is back", Working: "entries of workspaces on all nodes are claimed again",
-	}
 	return c
 }
 
@@ -105,9 +100,7 @@ func (c *consumer) markDirty(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if c.sweeps.Note(ctx, err); err == nil {
-			c.claimsAtNode.Note(ctx, nil)
-		}
+		c.sweeps.Note(ctx, err)
 		sweep.Reset(pace.pause(time.Since(began)))
 	}
 }
@@ -149,7 +142,6 @@ func (c *consumer) sweep(ctx context.Context) error {
 			return err
 		}
 	}
-	// Beside an error of one node of a cluster there may be workspaces of others.
 	healthy, failing, err := c.behind(ctx)
 	c.markYielding(ctx, healthy)
 	c.dirty.mark(failing, c.failing())
@@ -160,26 +152,9 @@ func (c *consumer) sweep(ctx context.Context) error {
 // failing. Claims look rows up by key; this reads two tables whole, and so is allowed the
 // plans for that, which take a third of the time and a fortieth of the pages.
 func (c *consumer) behind(ctx context.Context) (healthy, failing []string, err error) {
-	var mu sync.Mutex
-	err = c.cfg.Nodes.Everywhere(ctx, func(ctx context.Context, workspaces []string) error {
-		h, f, err := c.behindAmong(ctx, workspaces)
-		mu.Lock()
-		defer mu.Unlock()
-		healthy, failing = append(healthy, h...), append(failing, f...)
-		return err
-	})
-	return healthy, failing, err
-}
-
-// behindAmong is behind for some workspaces; nil: for all.
-func (c *consumer) behindAmong(ctx context.Context, workspaces []string) (healthy, failing []string, err error) {
 	b := &pgx.Batch{}
 	b.Queue(`SELECT set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true), set_config('enable_sort', 'on', true)`)
-	sql, args := c.sweepSQL(""), []any{c.consumer, c.clock()}
-	if workspaces != nil {
-		sql, args = c.sweepSQL(" AND c.workspace_id = ANY ($3) AND h.workspace_id = ANY ($3)"), append(args, workspaces)
-	}
-	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+	b.Queue(c.sweepSQL(), c.consumer, c.clock()).Query(func(rows pgx.Rows) error {
 		var (
 			id    string
 			fails bool
@@ -305,12 +280,6 @@ func (c *consumer) claimAndHandle(ctx context.Context, ids []string, how claimin
 		}
 		if pg.Locked(err) {
 			c.leaveLocked(ctx, ids, err)
-			return 0
-		}
-		if c.distributed && len(ids) == 1 && (pg.NodeAway(err) || pg.CannotConnect(err)) {
-			// Sweeps find it again when its node is back. Until then it keeps no worker.
-			c.claimsAtNode.Note(ctx, err)
-			c.dirty.done(ids, all(notAtAll))
 			return 0
 		}
 		c.claims.Note(ctx, err)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -65,7 +64,7 @@ func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (
 	r := afterFailure(s.failures, len(s.Entries), pg.Locked(reason))
 	now := k.clock()
 	text := strings.ToValidUTF8(strings.ReplaceAll(reason.Error(), "\x00", ""), "\uFFFD") // PostgreSQL takes neither as text
-	err := pg.InTx(ctx, entrance.PoolOf(ctx, k.entrances, k.pool, s.WorkspaceID), func(tx pgx.Tx) error {
+	err := pg.InTx(ctx, k.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			UPDATE log_checkpoint SET
 			       failures    = $3,

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Feed reads the events of workspaces: the public entries of their logs up to the
@@ -19,35 +18,12 @@ import (
 type Feed struct {
 	pool   *pgxpool.Pool
 	places *placesOfFeeds
-
-	named *pg.NamedWorkspaces // nil: it is one PostgreSQL
 }
 
 // NewFeed makes a Feed.
 func NewFeed(pool *pgxpool.Pool) *Feed { return &Feed{pool: pool, places: newPlacesOfFeeds()} }
 
-// mostNamed is how many workspaces have statements of their own on a cluster. Each has six at
-// most: two, and one for each of the filters of its events.
-const mostNamed = 32
-
-// NewClusterFeed makes a Feed of a Citus cluster, where statements name their workspace
-// (pg.NamedWorkspaces): a page that is planned each time takes twice as long.
-func NewClusterFeed(pool *pgxpool.Pool) *Feed {
-	f := NewFeed(pool)
-	f.named = pg.NewNamedWorkspaces(mostNamed)
-	return f
-}
-
-// At is a feed of the same kind that is read with other connections.
-func (f *Feed) At(pool *pgxpool.Pool) *Feed {
-	if f.named != nil {
-		return NewClusterFeed(pool)
-	}
-	return NewFeed(pool)
-}
-
-// statement is one of a workspace, whose SQL it is given. The workspace is the last argument, if
-// it is one. Each row is read into columns, and then each is called.
+// statement is one of a workspace, whose SQL it is given. The workspace is the last argument. Each row is read into columns, and then each is called.
 type statement struct {
 	sql     func(workspace string) string
 	args    []any
@@ -66,22 +42,11 @@ func (s *statement) scan(rows pgx.Rows) error {
 	return nil
 }
 
-// read reads what statements find of a workspace, in one round trip. Named: on a cluster their
-// text has the workspace, if it is one of those.
-func (f *Feed) read(ctx context.Context, workspaceID string, named bool, statements ...statement) error {
+// read reads what statements find of a workspace, in one round trip.
+func (f *Feed) read(ctx context.Context, workspaceID string, statements ...statement) error {
 	var b pgx.Batch
-	named = named && f.named != nil && f.named.Has(workspaceID)
-	if named {
-		// Connections to a cluster make plans for the values, which would be each time. This
-		// holds to the end of the batch, which is a transaction.
-		b.Queue(`SELECT set_config('plan_cache_mode', 'auto', true)`)
-	}
 	for i := range statements {
 		s := &statements[i]
-		if named {
-			b.Queue(s.sql(pg.Literal(workspaceID)), s.args...).Query(s.scan)
-			continue
-		}
 		s.args = append(s.args, workspaceID)
 		b.Queue(s.sql("$"+strconv.Itoa(len(s.args))), s.args...).Query(s.scan)
 	}

@@ -3,7 +3,6 @@ package eventlog_test
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -69,12 +68,7 @@ func (f *feed) read(change func(*eventlog.FeedQuery)) *eventlog.FeedPage {
 	f.t.Helper()
 	q := eventlog.FeedQuery{WorkspaceID: "acme", Oldest: f.now.AddDate(0, 0, -30), Pay: true, Limit: 100}
 	change(&q)
-	page := testkit.Must(f.feed().Page(f.t.Context(), q))(f.t)
-	// On a cluster statements name their workspace, which changes nothing.
-	if named := testkit.Must(eventlog.NewClusterFeed(f.pool).Page(f.t.Context(), q))(f.t); !reflect.DeepEqual(named, page) {
-		f.t.Errorf("a statement that names its workspace finds\n%+v\nand one that gets it\n%+v", named, page)
-	}
-	return page
+	return testkit.Must(f.feed().Page(f.t.Context(), q))(f.t)
 }
 
 // mark is that of a position of the log.
@@ -145,11 +139,9 @@ func TestFeed(t *testing.T) {
 			t.Errorf("%s: visible %d, kept from %d, moved at %v", name, p.Visible, p.Kept, p.MovedAt)
 		}
 	}
-	for _, feed := range []*eventlog.Feed{f.feed(), eventlog.NewClusterFeed(f.pool)} {
-		kept, err := feed.KeptFrom(t.Context(), "acme", f.now.AddDate(0, 0, -30))
-		if err != nil || kept != 3 {
-			t.Errorf("kept from %d (%v)", kept, err)
-		}
+	kept, err := f.feed().KeptFrom(t.Context(), "acme", f.now.AddDate(0, 0, -30))
+	if err != nil || kept != 3 {
+		t.Errorf("kept from %d (%v)", kept, err)
 	}
 }
 

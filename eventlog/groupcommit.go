@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
@@ -47,9 +46,8 @@ const (
 // newBatcher makes a batcher of single appends: while one transaction is under
 // way, the appends that come wait together and share the next one. A lone append
 // pays nothing for it; a busy workspace pays one commit for many entries.
-func (l *Log) newBatcher(pool *pgxpool.Pool) *batch.Coalescer[*pendingAppend] {
-	run := func(ctx context.Context, group []*pendingAppend) { l.commitGroup(ctx, pool, group) }
-	return batch.New(batch.Config[*pendingAppend]{Run: run, Timeout: groupCommitTimeout, Max: groupCommitMax})
+func (l *Log) newBatcher() *batch.Coalescer[*pendingAppend] {
+	return batch.New(batch.Config[*pendingAppend]{Run: l.commitGroup, Timeout: groupCommitTimeout, Max: groupCommitMax})
 }
 
 // appendSingle appends one entry: together with those of other workspaces, or, when
@@ -57,8 +55,7 @@ func (l *Log) newBatcher(pool *pgxpool.Pool) *batch.Coalescer[*pendingAppend] {
 func (l *Log) appendSingle(ctx context.Context, d *domain.Draft) ([]Receipt, error) {
 	p := &pendingAppend{draft: *d, traced: l.recorded(ctx)}
 	if !l.held.has(d.WorkspaceID) {
-		batchers := l.batchers[poolOf(ctx, l, d.WorkspaceID)]
-		batcher := batchers[maphash.String(l.seed, d.WorkspaceID)%uint64(len(batchers))]
+		batcher := l.batchers[maphash.String(l.seed, d.WorkspaceID)%uint64(len(l.batchers))]
 		if err := batcher.Do(ctx, p); err != nil {
 			return nil, singleError(d.WorkspaceID, err)
 		}
@@ -89,13 +86,13 @@ func (p *pendingAppend) result() ([]Receipt, error) {
 
 // commitGroup appends entries of independent callers, without waiting for a
 // workspace: neither a refused entry nor a workspace that is held affects the others.
-func (l *Log) commitGroup(ctx context.Context, pool *pgxpool.Pool, group []*pendingAppend) {
+func (l *Log) commitGroup(ctx context.Context, group []*pendingAppend) {
 	statements := byWorkspace(group)
 	if len(statements) == 1 {
 		l.commitAlone(ctx, statements[0], 0)
 		return
 	}
-	err := pg.Again(ctx, func() error { return l.commitTogether(ctx, pool, statements) })
+	err := pg.Again(ctx, func() error { return l.commitTogether(ctx, statements) })
 	if err == nil {
 		return
 	}
@@ -148,7 +145,7 @@ func byWorkspace(group []*pendingAppend) []*appendStatement {
 
 // commitAlone appends to one workspace, and waits if it is held.
 func (l *Log) commitAlone(ctx context.Context, s *appendStatement, wait time.Duration) {
-	result, err := l.runAppend(ctx, poolOf(ctx, l, s.batch.workspaceID), &s.batch, appendMode{wait: wait})
+	result, err := l.runAppend(ctx, l.pool, &s.batch, appendMode{wait: wait})
 	if held, notFree := errors.AsType[*notFreeError](err); notFree {
 		s.leaveOut(held)
 		return
@@ -182,7 +179,7 @@ const (
 
 // commitTogether appends to several workspaces in one transaction. On an error
 // none is appended, or the commit's outcome is unknown.
-func (l *Log) commitTogether(ctx context.Context, pool *pgxpool.Pool, statements []*appendStatement) error {
+func (l *Log) commitTogether(ctx context.Context, statements []*appendStatement) error {
 	var (
 		all        draftBatch
 		workspaces []string
@@ -198,7 +195,7 @@ func (l *Log) commitTogether(ctx context.Context, pool *pgxpool.Pool, statements
 	if all.traced() {
 		sql, args = appendTogetherTracedSQL, append(args, all.traces)
 	}
-	rows, err := pool.Query(ctx, sql, args...)
+	rows, err := l.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return fmt.Errorf("append: %w", err)
 	}

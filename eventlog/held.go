@@ -102,7 +102,7 @@ func (l *Log) whenFree(ctx context.Context, attempt func(wait time.Duration) err
 func (l *Log) appendBatch(ctx context.Context, b *draftBatch, receipts []Receipt, mode appendMode) error {
 	return l.whenFree(ctx, func(wait time.Duration) error {
 		mode.wait = wait
-		result, err := l.runAppend(ctx, poolOf(ctx, l, b.workspaceID), b, mode)
+		result, err := l.runAppend(ctx, l.pool, b, mode)
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (l *Log) appendSeveral(ctx context.Context, batches []draftBatch, mode appe
 			}
 		}
 		err := pg.Again(ctx, func() error {
-			return pg.InTx(ctx, poolOf(ctx, l, workspacesOf(batches)...), func(tx pgx.Tx) error {
+			return pg.InTx(ctx, l.pool, func(tx pgx.Tx) error {
 				mode.wait = min(wait, severalLockTurn)
 				return l.appendInTx(ctx, tx, batches, mode, done)
 			})
@@ -167,7 +167,7 @@ func (l *Log) appendSeveral(ctx context.Context, batches []draftBatch, mode appe
 // awaitHead waits until a workspace is not held. The error is a *notFreeError when it
 // still is.
 func (l *Log) awaitHead(ctx context.Context, workspaceID string, wait time.Duration) error {
-	err := pg.InLimitedTx(ctx, poolOf(ctx, l, workspaceID), max(wait, time.Millisecond), func(tx pgx.Tx) error {
+	err := pg.InLimitedTx(ctx, l.pool, max(wait, time.Millisecond), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT FROM log_head WHERE workspace_id = $1 FOR UPDATE`, workspaceID); err != nil {
 			return fmt.Errorf("lock its head: %w", err)
 		}

@@ -39,7 +39,7 @@ func (f *Feed) KeptFrom(ctx context.Context, workspaceID string, oldest time.Tim
 	known := f.known(workspaceID)
 	if known.kept > 0 {
 		entries := map[int64]entryAt{}
-		if err := f.read(ctx, workspaceID, true, entriesStatement(entries, known.kept-1, known.kept)); err != nil {
+		if err := f.read(ctx, workspaceID, entriesStatement(entries, known.kept-1, known.kept)); err != nil {
 			return 0, err
 		}
 		if begins(known.kept, oldest, entries, math.MaxInt64) {
@@ -60,7 +60,7 @@ func inMicroseconds(t time.Time) time.Time { return t.Truncate(time.Microsecond)
 
 // searchKept is KeptFrom without what is known.
 func (f *Feed) searchKept(ctx context.Context, workspaceID string, oldest time.Time) (kept int64, err error) {
-	err = f.read(ctx, workspaceID, false, statement{
+	err = f.read(ctx, workspaceID, statement{
 		sql:     func(workspace string) string { return `SELECT log_position_since(` + workspace + `::text, $1)` },
 		args:    []any{oldest},
 		columns: []any{&kept},

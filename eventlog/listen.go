@@ -22,7 +22,7 @@ func (n *Notifier) listen(ctx context.Context, l *listener) {
 		l.set(errNoListening) // the address of the database is for the log alone
 		if heard || !told {
 			n.logger.WarnContext(ctx, "cannot receive notifications of other processes; their changes are found by sweeps until it can",
-				"by", l.by(), "error", err, "retried_every", retryPause)
+				"by", WayListen, "error", err, "retried_every", retryPause)
 		}
 		told = true
 		if !flow.Pause(ctx, retryPause) {

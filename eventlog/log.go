@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"hash/maphash"
 	"log/slog"
@@ -14,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 )
 
 // ReadModels is the consumer whose checkpoint is a workspace's visible
@@ -24,10 +22,6 @@ const ReadModels = "read_models"
 // Config of a Log.
 type Config struct {
 	Pool *pgxpool.Pool
-
-	// Nodes are pools to the nodes of a cluster beside Pool, so that appends go to the node
-	// that has their workspace; nil: all go by Pool.
-	Nodes *entrance.Pools
 
 	// Clock gives the publish time of entries that bring none.
 	Clock func() time.Time
@@ -58,13 +52,12 @@ type Config struct {
 // Log appends to and reads from the log. It is safe for concurrent use.
 type Log struct {
 	pool     *pgxpool.Pool
-	nodes    *entrance.Pools
 	clock    func() time.Time
 	notify   NotifyFunc
 	metrics  *metrics
-	tracer   trace.Tracer                                         // nil: none
-	batchers map[*pgxpool.Pool][]*batch.Coalescer[*pendingAppend] // a workspace's is found by the hash of its id
-	seed     maphash.Seed                                         // of that hash, so that processes differ
+	tracer   trace.Tracer                       // nil: none
+	batchers []*batch.Coalescer[*pendingAppend] // a workspace's is found by the hash of its id
+	seed     maphash.Seed                       // of that hash, so that processes differ
 
 	heldTimeout time.Duration
 	held        heldQueues
@@ -87,25 +80,14 @@ func New(cfg Config) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{
-		pool: cfg.Pool, nodes: cfg.Nodes, batchers: map[*pgxpool.Pool][]*batch.Coalescer[*pendingAppend]{}, clock: cfg.Clock, notify: cfg.Notify, metrics: m, tracer: cfg.Tracer, seed: maphash.MakeSeed(),
+		pool: cfg.Pool, clock: cfg.Clock, notify: cfg.Notify, metrics: m, tracer: cfg.Tracer, seed: maphash.MakeSeed(),
 		heldTimeout: cmp.Or(cfg.HeldTimeout, defaultHeldTimeout),
 		held:        heldQueues{of: map[string]*heldQueue{}},
 		// Half of the connections are left to those that need not wait.
 		turns: make(turns, max(1, cfg.Pool.Config().MaxConns/2)),
 	}
-	pools := []*pgxpool.Pool{cfg.Pool}
-	for _, pool := range cfg.Nodes.All() {
-		pools = append(pools, pool)
-	}
-	for _, pool := range pools {
-		for range cmp.Or(cfg.Batchers, max(2, runtime.GOMAXPROCS(0))) {
-			l.batchers[pool] = append(l.batchers[pool], l.newBatcher(pool))
-		}
+	for range cmp.Or(cfg.Batchers, max(2, runtime.GOMAXPROCS(0))) {
+		l.batchers = append(l.batchers, l.newBatcher())
 	}
 	return l, nil
-}
-
-// poolOf is the pool for statements of some workspaces.
-func poolOf(ctx context.Context, l *Log, workspaceIDs ...string) *pgxpool.Pool {
-	return entrance.PoolOf(ctx, l.nodes, l.pool, workspaceIDs...)
 }

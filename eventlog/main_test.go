@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.Main(m, migrations.Up, testkit.OnCitusToo, testkit.Waits)
+	testkit.Main(m, migrations.Up, testkit.Waits)
 }
 
 // timeout is how long a test waits for what must come: long enough for a machine

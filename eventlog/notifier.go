@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -54,7 +53,6 @@ type Notifier struct {
 
 	direct *pgx.ConnConfig // listens there; nil: as the pool connects
 	deaf   bool            // there is no connection on which PostgreSQL's NOTIFY can be received
-	nodes  []*listener     // of a cluster, beside that which the pool connects to
 
 	followSweep time.Duration // tests change it
 
@@ -90,21 +88,10 @@ func NewNotifier(pool *pgxpool.Pool, logger *slog.Logger) *Notifier {
 // does not listen, and changes of other processes are found by sweeps.
 func (n *Notifier) ListenAt(direct *pgx.ConnConfig) { n.direct, n.deaf = direct, direct == nil }
 
-// ListenAtNodes makes the Notifier, before Run, listen at further nodes of a cluster, too:
-// notifications stay within the node on which they are sent.
-func (n *Notifier) ListenAtNodes(nodes map[string]*pgx.ConnConfig) {
-	for _, name := range slices.Sorted(maps.Keys(nodes)) {
-		n.nodes = append(n.nodes, &listener{cfg: nodes[name], node: name})
-	}
-}
-
 // Ways are those of this process. Without any, or with none that is connected, changes of
 // other processes are found by sweeps. It may be called at any time after ListenAt.
 func (n *Notifier) Ways() []Way {
 	list := []Way{}
-	for _, l := range n.nodes {
-		list = append(list, l.state(l.by()))
-	}
 	if !n.deaf {
 		list = append(list, n.listening.state(WayListen))
 	}
@@ -270,9 +257,6 @@ func (n *Notifier) Run(ctx context.Context) error {
 		}
 		n.listening.cfg = cfg
 		group.Go(func() { n.listen(ctx, &n.listening) })
-	}
-	for _, l := range n.nodes {
-		group.Go(func() { n.listen(ctx, l) })
 	}
 	group.Wait()
 	<-ctx.Done() // also where nothing can be received

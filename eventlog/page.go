@@ -142,8 +142,8 @@ func (r *readings) settled() bool {
 	return r.before != nil && r.after != nil && r.before.visible <= r.after.visible
 }
 
-// readPage reads a page in one round trip. Each statement is about one table, because a Citus
-// cluster keeps the plans of those, and one PostgreSQL is faster with them, too. So they are of
+// readPage reads a page in one round trip. Each statement is about one table, because
+// PostgreSQL keeps the plans of those, so they are of
 // several snapshots, and what is above the visible position may show in the later ones. What is
 // visible stays as it is: entries are never changed, and removed only after the visible position
 // was set back, which is why it is read once more at the end.
@@ -153,10 +153,10 @@ func (f *Feed) readPage(ctx context.Context, q *FeedQuery, known knownPlaces) (*
 		from = max(from, known.kept-1)
 	}
 	r := &readings{entries: map[int64]entryAt{}}
-	err := f.read(ctx, q.WorkspaceID, q.Since.IsZero(),
+	err := f.read(ctx, q.WorkspaceID,
 		visibleStatement(&r.before),
 		entriesStatement(r.entries, known.kept-1, known.kept, q.After.Position, known.visible),
-		f.eventsStatement(&r.events, q, from),
+		eventsStatement(&r.events, q, from),
 		visibleStatement(&r.after))
 	return r, err
 }
@@ -175,9 +175,8 @@ func visibleStatement(into **visibleAt) statement {
 }
 
 // eventsStatement reads the events behind a position: one more than a page has, so that it shows
-// whether there are more. Those that are not visible yet are read for nothing: by a cluster,
-// which does not keep the plan of a statement that asks for the visible position, too.
-func (f *Feed) eventsStatement(into *[]FeedEvent, q *FeedQuery, from int64) statement {
+// whether there are more.
+func eventsStatement(into *[]FeedEvent, q *FeedQuery, from int64) statement {
 	filter, args := "", []any{from, q.Limit + 1}
 	if !q.Pay { // with the type payout.paid nothing is left
 		filter = ` AND NOT ` + NeedsPay("e")
@@ -196,12 +195,9 @@ func (f *Feed) eventsStatement(into *[]FeedEvent, q *FeedQuery, from int64) stat
 	}
 	return statement{
 		sql: func(workspace string) string {
-			behind := ""
+			behind := ` AND e.position <= (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = ` + workspace + ` AND c.consumer = '` + ReadModels + `')`
 			if since != "" {
-				behind = ` AND e.position >= log_position_since(` + workspace + `, ` + since + `)`
-			}
-			if f.named == nil {
-				behind += ` AND e.position <= (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = ` + workspace + ` AND c.consumer = '` + ReadModels + `')`
+				behind += ` AND e.position >= log_position_since(` + workspace + `, ` + since + `)`
 			}
 			return `SELECT e.position, e.public_event, ` + ChainStart + ` FROM event_log e
 				 WHERE e.workspace_id = ` + workspace + ` AND e.position > $1` + behind + ` AND e.public_event IS NOT NULL` + filter + `

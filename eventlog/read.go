@@ -42,7 +42,7 @@ func QueryRowInOrder(ctx context.Context, pool *pgxpool.Pool, columns []any, sql
 // Read returns the entries of a workspace after a position, oldest first, at
 // most limit of them.
 func (l *Log) Read(ctx context.Context, workspaceID string, after int64, limit int) (entries []domain.Entry, err error) {
-	err = queryInOrder(ctx, poolOf(ctx, l, workspaceID), func(rows pgx.Rows) (err error) {
+	err = queryInOrder(ctx, l.pool, func(rows pgx.Rows) (err error) {
 		entries, err = scanEntries(rows, workspaceID)
 		return err
 	}, `
@@ -113,7 +113,7 @@ func (l *Log) EntryAt(ctx context.Context, workspaceID string, position int64) (
 // PositionOf returns the position of the entry with an id; 0 when the workspace
 // has none.
 func (l *Log) PositionOf(ctx context.Context, workspaceID, id string) (position int64, err error) {
-	err = queryInOrder(ctx, poolOf(ctx, l, workspaceID), func(rows pgx.Rows) error {
+	err = queryInOrder(ctx, l.pool, func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&position}, func() error { return nil })
 		return err //nolint:wrapcheck // wrapped below
 	}, `SELECT e.position FROM event_log e WHERE e.workspace_id = $1 AND e.id BETWEEN $2 AND $2 ORDER BY e.id`, workspaceID, id)
@@ -172,7 +172,7 @@ func (l *Log) Head(ctx context.Context, workspaceID string) (Head, error) {
 		at    *time.Time
 		chain []byte
 	)
-	err := poolOf(ctx, l, workspaceID).QueryRow(ctx, `
+	err := l.pool.QueryRow(ctx, `
 		SELECT position, nullif(created_at, '-infinity'), chain FROM log_head WHERE workspace_id = $1`,
 		workspaceID).Scan(&h.Position, &at, &chain)
 	if errors.Is(err, pgx.ErrNoRows) {

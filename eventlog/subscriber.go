@@ -12,9 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // SubscriberConfig of a Subscriber.
@@ -35,14 +33,6 @@ type SubscriberConfig struct {
 	// before this one gets it; empty: none. Workspaces get their checkpoints, at position
 	// 0, when they are first claimed.
 	After string
-
-	// Nodes are those of the Citus cluster that Pool's database belongs to (pg.NodesOf); nil:
-	// it is one PostgreSQL. While a node is away, sweeps are of the workspaces of the others.
-	Nodes *pg.Nodes
-
-	// Entrances are pools to these nodes beside Pool, so that a claim works at the node that
-	// has its workspace; nil: all work by Pool.
-	Entrances *entrance.Pools
 
 	// Public adds the public forms to the segments. NoData leaves out the entries' data, for
 	// handlers that need none.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -30,7 +29,6 @@ func startConsumer(t *testing.T, entries int) *consumer {
 	t.Helper()
 	c := &consumer{bundle: setup(t), t: t, logged: &testkit.Buffer{}}
 	c.exec(t, `CREATE TABLE handled (workspace_id text COLLATE "C", position bigint, PRIMARY KEY (workspace_id, position))`)
-	testkit.Distribute(t, c.pool, "handled")
 	c.start(entries)
 	return c
 }
@@ -46,7 +44,7 @@ func (c *consumer) startWith(cfg eventlog.SubscriberConfig) {
 	logger := c.logged.Logger()
 	c.notifier = eventlog.NewNotifier(c.pool, logger)
 	c.log = newLog(c.t, eventlog.Config{Pool: c.pool, Clock: c.clock.Now, Notify: c.notifier.Notify})
-	cfg.Pool, cfg.Nodes, cfg.Notifier = c.pool, testkit.Must(pg.NodesOf(c.t.Context(), c.pool))(c.t), c.notifier
+	cfg.Pool, cfg.Notifier = c.pool, c.notifier
 	cfg.Clock, cfg.Logger, cfg.Sweep = c.clock.Now, logger, 5*time.Millisecond
 	sub, err := eventlog.NewSubscriber(cfg)
 	if err != nil {
@@ -457,7 +455,6 @@ func TestClaimsDoNotWaitForEachOther(t *testing.T) {
 		t.Error("a pool of one connection is taken")
 	}
 	a.exec(t, `CREATE TABLE handled (workspace_id text COLLATE "C", position bigint, PRIMARY KEY (workspace_id, position))`)
-	testkit.Distribute(t, a.pool, "handled")
 	for i := range 30 {
 		testkit.Must(a.log.Append(t.Context(), client(t, fmt.Sprintf("w%d", i), "cl_1", "One")))(t)
 	}

@@ -72,20 +72,11 @@ func (k *claimer) markUnderWay(ctx context.Context, c *Claim) error {
 			return nil
 		})
 	}
-	if err := k.sendMarks(ctx, &marks); err != nil {
+	if err := k.pool.SendBatch(ctx, &marks).Close(); err != nil {
 		return fmt.Errorf("mark segments as under way: %w", err)
 	}
 	c.Segments = marked
 	return nil
-}
-
-// sendMarks runs the statements of marks. How long one waits for a locked row is set for the
-// connection; on a cluster, the node that has the row is told of that in a transaction alone.
-func (k *claimer) sendMarks(ctx context.Context, marks *pgx.Batch) error {
-	if !k.distributed {
-		return k.pool.SendBatch(ctx, marks).Close()
-	}
-	return pg.InLimitedTx(ctx, k.pool, nodeLockTimeout, func(tx pgx.Tx) error { return tx.SendBatch(ctx, marks).Close() })
 }
 
 // mark is what markSQL returns.

@@ -9,7 +9,7 @@ import (
 
 // Way is one of the ways by which a process hears of the changes of others.
 type Way struct {
-	By        string `json:"by"` // WayListen, with the node of a cluster if it is one more
+	By        string `json:"by"` // WayListen
 	Connected bool   `json:"connected"`
 	Reason    string `json:"reason,omitempty"` // why it is not
 }
@@ -51,14 +51,5 @@ func (w *way) state(by string) Way {
 // listener is a connection on which notifications are received.
 type listener struct {
 	way
-	cfg  *pgx.ConnConfig
-	node string // of a cluster, at which it is; empty: what the pool connects to
-}
-
-// by is the Way of a listener.
-func (l *listener) by() string {
-	if l.node == "" {
-		return WayListen
-	}
-	return WayListen + " at " + l.node
+	cfg *pgx.ConnConfig
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/migrations/distribute"
 )
 
 // The roles that others than the owner of the tables have. None can log in; accounts
@@ -71,13 +70,8 @@ func (e *RolesError) Error() string {
 func (e *RolesError) Unwrap() error { return e.err }
 
 // ApplyGrants makes the roles that do not exist, and gives all of them exactly their
-// rights in the database at url, in one transaction. Errors: *RolesError;
-// *distribute.WorkerError.
+// rights in the database at url, in one transaction. Errors: *RolesError.
 func ApplyGrants(ctx context.Context, url string) (err error) {
-	cluster, err := clusterOf(ctx, url)
-	if err != nil {
-		return fmt.Errorf("grant: %w", err)
-	}
 	conn, err := pg.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("grant: %w", err)
@@ -93,11 +87,6 @@ func ApplyGrants(ctx context.Context, url string) (err error) {
 				return &RolesError{err}
 			} else if err != nil {
 				return fmt.Errorf("make the roles: %w", err)
-			}
-		}
-		if cluster.Version != "" {
-			if err := distribute.SetLocally(ctx, tx); err != nil {
-				return err
 			}
 		}
 		if _, err := tx.Exec(ctx, grantsSQL); err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/migrations/distribute"
 )
 
 //go:embed 0*.sql
@@ -36,10 +34,9 @@ const (
 // Up brings the schema of the database at url to this program's version. A
 // session lock lets any number of starting processes call it side by side;
 // each file runs in one transaction, so an interrupted run is finished by the
-// next one. It returns the names of the files it applied. On a Citus cluster it then
-// distributes the tables that are not yet, and sets what they need. Errors: *LockedError where
-// another transaction keeps a table locked; *distribute.WorkerError on a worker of a cluster;
-// *distribute.SettingsError; *pg.EncodingError where the database is not UTF8.
+// next one. It returns the names of the files it applied. Errors:
+// *LockedError where another transaction keeps a table locked; *pg.EncodingError where the
+// database is not UTF8.
 func Up(ctx context.Context, url string) (applied []string, err error) {
 	return upTo(ctx, url, embedded)
 }
@@ -80,33 +77,23 @@ func up(ctx context.Context, url string, files fs.FS) (applied []string, err err
 	if err := checkServer(ctx, url); err != nil {
 		return nil, err
 	}
-	cluster, err := clusterOf(ctx, url)
-	if err != nil {
-		return nil, err
-	}
 	// An account that may not change tables can serve a schema that is up to date.
 	missing, err := missingOf(ctx, url, files)
 	if err != nil {
 		return nil, err
 	}
 	if len(missing) > 0 {
-		if applied, err = apply(ctx, url, files, cluster); err != nil {
+		if applied, err = apply(ctx, url, files); err != nil {
 			return applied, err
 		}
 	}
-	if cluster.Version != "" {
-		err = spread(ctx, url)
-	}
-	return applied, err
+	return applied, nil
 }
 
 // apply applies the files that are missing.
-func apply(ctx context.Context, url string, files fs.FS, cluster distribute.Cluster) (applied []string, err error) {
+func apply(ctx context.Context, url string, files fs.FS) (applied []string, err error) {
 	// The address may have a timeout for everything else.
 	settings := map[string]string{"lock_timeout": pg.Milliseconds(lockTimeout), "statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
-	if cluster.Version != "" {
-		maps.Copy(settings, distribute.Parameters())
-	}
 	err = with(url, files, settings, func(provider *goose.Provider) error {
 		results, err := provider.Up(ctx)
 		var partial *goose.PartialError
@@ -121,6 +108,15 @@ func apply(ctx context.Context, url string, files fs.FS, cluster distribute.Clus
 		return err //nolint:wrapcheck // wrapped by Up
 	})
 	return applied, err
+}
+
+func connected(ctx context.Context, url string, do func(*pgx.Conn) error) (err error) {
+	conn, err := pg.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	return do(conn)
 }
 
 // checkServer refuses versions of PostgreSQL that are too old.

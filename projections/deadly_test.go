@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		projectUntilDeath(url)
 		return
 	}
-	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants, testkit.OnCitusToo, testkit.Waits)
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants, testkit.Waits)
 }
 
 func projectUntilDeath(url string) {

@@ -31,7 +31,7 @@ func TestALockedRowHoldsUpItsWorkspaceAlone(t *testing.T) {
 			pool := testkit.Must(pg.Open(t.Context(), b.URL, pg.Options{MaxConns: projections.Connections, Settings: projections.PoolSettings()}))(t)
 			t.Cleanup(pool.Close)
 			runner := testkit.Must(projections.NewRunner(projections.RunnerConfig{
-				Pool: pool, Nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t), Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), Sweep: 50 * time.Millisecond,
+				Pool: pool, Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), Sweep: 50 * time.Millisecond,
 			}))(t)
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()

@@ -201,7 +201,7 @@ func TestNamesOfAnyLength(t *testing.T) {
 func massRunner(t *testing.T, b *projectionstest.Bench) (ended <-chan error, stop func()) {
 	t.Helper()
 	runner := testkit.Must(projections.NewRunner(projections.RunnerConfig{
-		Pool: b.Pool, Nodes: testkit.Must(pg.NodesOf(t.Context(), b.Pool))(t), Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), MassRows: 3, LongRows: 20, Sweep: 10 * time.Millisecond,
+		Pool: b.Pool, Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), MassRows: 3, LongRows: 20, Sweep: 10 * time.Millisecond,
 	}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -17,9 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
@@ -81,17 +79,8 @@ type RunnerConfig struct {
 	// MassWorkers is how many claims that change many rows are in progress at once. Of two or
 	// more, one is kept for short claims. Default DefaultMassWorkers.
 	MassWorkers int
-	// Workspaces is the most workspaces of a claim; default as the log's. Statements for
-	// several cannot be planned where tables are distributed: with Nodes it is 1.
+	// Workspaces is the most workspaces of a claim; default as the log's.
 	Workspaces int
-
-	// Nodes are those of the Citus cluster that Pool's database belongs to (pg.NodesOf), where
-	// a claim has one workspace; nil: it is one PostgreSQL.
-	Nodes *pg.Nodes
-
-	// Entrances are pools to these nodes, opened as Pool, by which claims go; nil: all go by
-	// Pool.
-	Entrances *entrance.Pools
 
 	Entries  int           // at most so many entries in a claim; default 1000
 	MassRows int           // see Projection
@@ -114,21 +103,14 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	cfg.MassWorkers = cmp.Or(cfg.MassWorkers, DefaultMassWorkers)
 	long := bound{cmp.Or(cfg.LongRows, 5000), cmp.Or(cfg.LongTime, time.Second)}
 	cfg.Rules = cfg.Rules.OrLive()
-	tables := table.NewSet()
-	if cfg.Nodes != nil {
-		tables = tables.Distributed()
-	}
-	projector, err := newProjector(tables, cfg.Rules, cfg.MassRows, long, cfg.Logger, cfg.Metrics)
+	projector, err := newProjector(table.NewSet(), cfg.Rules, cfg.MassRows, long, cfg.Logger, cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}
 	projector.tracer = cfg.Tracer
-	if cfg.Nodes != nil {
-		cfg.Workspaces = 1
-	}
 	subscriber, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
 		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger,
-		Rules: cfg.Rules.Version, Workers: cfg.Workers, MassWorkers: cfg.MassWorkers, Workspaces: cfg.Workspaces, Nodes: cfg.Nodes, Entrances: cfg.Entrances, Entries: cfg.Entries, Sweep: cfg.Sweep,
+		Rules: cfg.Rules.Version, Workers: cfg.Workers, MassWorkers: cfg.MassWorkers, Workspaces: cfg.Workspaces, Entries: cfg.Entries, Sweep: cfg.Sweep,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
@@ -24,7 +23,6 @@ type API struct {
 	cursors  *workspaceSealers
 	tags     *tagger
 	primary  *source
-	nodes    map[*entrance.Entrance]*source
 	replicas []*source
 	told     *told // with replicas
 	places   *wholelist.Places

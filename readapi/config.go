@@ -18,7 +18,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -70,14 +69,6 @@ type Config struct {
 	// are read from Pool.
 	Replicas   []Replica
 	ReplicaSet *replica.Set
-
-	// Cluster: Pool's database is that of a Citus cluster (pg.OnCitus), where statements for
-	// several workspaces are dear, and fail for all of them when a node is away.
-	Cluster bool
-
-	// Nodes are pools as Pool to the nodes of a cluster, by which what is of their workspaces
-	// is read, and WholeLists.Nodes are those of whole lists. Nil: Pool reads everything.
-	Nodes *entrance.Pools
 
 	// Notifier tells that the visible position of a workspace has moved, for requests that
 	// wait. Nil: they notice it within seconds.
@@ -151,8 +142,6 @@ type WholeLists struct {
 	// that take minutes leave its connections to pages. Nil: there are none, and lists are
 	// answered in pages whatever the caller accepts.
 	Pool *pgxpool.Pool
-
-	Nodes *entrance.Pools // see Config.Nodes
 
 	// Most is how many are read at the same time, MostOfWorkspace how many of one
 	// workspace. Default: as many as Pool has connections, and a third of them.

@@ -8,5 +8,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants, testkit.OnCitusToo)
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants)
 }

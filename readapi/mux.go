@@ -55,7 +55,6 @@ func New(cfg Config) (*API, error) {
 		cursors:  newWorkspaceSealers(cfg.CursorKey),
 		tags:     newTagger(cfg.CursorKey, document),
 		primary:  primary,
-		nodes:    newNodes(&cfg),
 		replicas: newReplicas(&cfg),
 		told:     newTold(),
 		places:   places,

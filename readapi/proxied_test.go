@@ -157,7 +157,7 @@ func apart() map[string][]string {
 		},
 		"is about the server that an answer was read from": {
 			"TestReplicasAnswerAsThePrimary", "TestReplicasBehind", "TestReadsGoToTheNodeOfTheirWorkspace", "TestReadBeside", "TestReplicasThatFail", "TestConflictsWithRecovery", "TestWhoIsToldWaitsForReplicas",
-			"TestCursorsOfAnotherPlace", "TestVersionsOfACluster",
+			"TestCursorsOfAnotherPlace", "TestVersionsAreTheirOwn",
 		},
 		"counts goroutines, of which the proxy's connections have some":        {"TestRunEnds"},
 		"spoils answers; TestTheProxySeesFaults has prism find the same":       {"TestTheJudgeSeesFaults"},

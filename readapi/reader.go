@@ -108,7 +108,7 @@ func (r *Reader) File(ctx context.Context, ask Ask, name string, w http.Response
 func (r *Reader) Beside(ctx context.Context, workspaceID string, atLeast int64, read func(context.Context, *pgxpool.Pool) error) error {
 	a := r.api
 	if len(a.replicas) == 0 {
-		return read(ctx, homeOf(ctx, a, workspaceID).pool)
+		return read(ctx, a.primary.pool)
 	}
 	b := &beside{api: a, workspaceID: workspaceID, floor: a.told.version(workspaceID), read: read}
 	b.floor.raise(version{position: atLeast})
@@ -128,7 +128,7 @@ func (r *Reader) Beside(ctx context.Context, workspaceID string, atLeast int64, 
 			return err
 		}
 	}
-	return b.from(ctx, homeOf(ctx, a, workspaceID))
+	return b.from(ctx, a.primary)
 }
 
 // beside is one reading of Reader.Beside.

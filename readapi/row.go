@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -57,6 +58,12 @@ func newRowReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*r
 			q.err = err
 		}
 	})
+}
+
+// triedAlone reports whether, after an error of a batch, each of it is tried alone.
+func triedAlone(ctx context.Context, err error) bool {
+	_, unreachable := errors.AsType[*pgconn.ConnectError](err)
+	return ctx.Err() == nil && !unreachable
 }
 
 func readTogether(ctx context.Context, pool *pgxpool.Pool, queries []*rowQuery) (err error) {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
@@ -30,7 +29,7 @@ type Replica struct {
 // connections and queues of its own, so that one that is slow delays nothing that is read
 // from another.
 type source struct {
-	server   *replica.Server // nil: the primary, or a node of it
+	server   *replica.Server // nil: the primary
 	pool     *pgxpool.Pool
 	lists    *pgxpool.Pool // nil: it reads no whole lists
 	feed     *eventlog.Feed
@@ -43,7 +42,7 @@ type source struct {
 
 func newSource(cfg *Config, pool, lists *pgxpool.Pool, feed *eventlog.Feed, server *replica.Server) *source {
 	s := &source{
-		server: server, pool: pool, lists: lists, feed: feed, indexes: newKnownIndexes(), versions: newVersionReader(pool, cfg.Timeout, cfg.Cluster), trees: newTreesReader(pool, cfg.Timeout, cfg.Cluster),
+		server: server, pool: pool, lists: lists, feed: feed, indexes: newKnownIndexes(), versions: newVersionReader(pool, cfg.Timeout), trees: newTreesReader(pool, cfg.Timeout),
 		rows: map[string]*batch.Coalescer[*rowQuery]{}, shares: cfg.newShares(pool),
 	}
 	for _, r := range route.Table() {
@@ -65,26 +64,9 @@ func (s *source) untilLost(cancel func()) (stay func() bool) {
 // newReplicas makes the sources of the replicas.
 func newReplicas(cfg *Config) (list []*source) {
 	for _, r := range cfg.Replicas {
-		list = append(list, newSource(cfg, r.Pool, r.WholeLists, cfg.Feed.At(r.Pool), r.Server))
+		list = append(list, newSource(cfg, r.Pool, r.WholeLists, eventlog.NewFeed(r.Pool), r.Server))
 	}
 	return list
-}
-
-// newNodes makes the sources of the nodes.
-func newNodes(cfg *Config) map[*entrance.Entrance]*source {
-	of := map[*entrance.Entrance]*source{}
-	for e, pool := range cfg.Nodes.All() {
-		of[e] = newSource(cfg, pool, cfg.WholeLists.Nodes.At(e), cfg.Feed.At(pool), nil)
-	}
-	return of
-}
-
-// homeOf is where what the primary has of a workspace is read.
-func homeOf(ctx context.Context, a *API, workspaceID string) *source {
-	if s, found := a.nodes[a.cfg.Nodes.EntranceOf(ctx, workspaceID)]; found {
-		return s
-	}
-	return a.primary
 }
 
 var (
@@ -143,7 +125,7 @@ func reached(q *request, v version) error {
 // needs, from the primary. Do may be called several times, and begins an answer only when
 // it has what it needs.
 func readFrom(q *request, do func(*request) error) error {
-	q.from = homeOf(q, q.api, q.key.WorkspaceID)
+	q.from = q.api.primary
 	// Trees are behind what is visible, so what this process has told of the workspace would
 	// keep most replicas from being read; and a tile must be there once a checkpoint was.
 	if len(q.api.replicas) == 0 || !q.endpoint.HasPosition() || q.endpoint.OfTree() {
@@ -170,7 +152,7 @@ func readFrom(q *request, do func(*request) error) error {
 			break
 		}
 	}
-	q.from = homeOf(q, q.api, q.key.WorkspaceID)
+	q.from = q.api.primary
 	return answered(q, do(q))
 }
 

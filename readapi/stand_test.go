@@ -120,8 +120,7 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 	}
 	t.Cleanup(lists.Close)
 	testkit.AnyClock(t, pool)
-	atNodes := testkit.Entrances(t, pool, pg.Options{MaxConns: 8, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
-	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: pool, Nodes: atNodes, Clock: s.clock.Now}))(t)
+	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: pool, Clock: s.clock.Now}))(t)
 	s.format = access.NewFormat(brand.Brand{})
 	s.store = testkit.Must(access.NewStore(access.StoreConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
 	s.directory = testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
@@ -137,10 +136,6 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 		Signing:    signingKeys(t, 1),
 	}
 	s.config.Wait(time.Minute, time.Hour, 0) // what ends a wait is what the test does, not its time
-	s.config.Nodes, s.config.WholeLists.Nodes = atNodes, atNodes
-	if s.config.Cluster = testkit.Must(pg.OnCitus(t.Context(), pool))(t); s.config.Cluster {
-		s.config.Feed = eventlog.NewClusterFeed(pool)
-	}
 	s.contract = testkit.Must(theContract())(t)
 	for _, f := range change {
 		f(&s.config)
@@ -151,10 +146,9 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 	return s
 }
 
-// by has an API read by one pool alone, also on a cluster.
+// by has an API read by one pool alone.
 func by(c *readapi.Config, pool *pgxpool.Pool) {
-	c.Pool, c.Feed = pool, c.Feed.At(pool)
-	c.Nodes, c.WholeLists.Nodes = nil, nil
+	c.Pool, c.Feed = pool, eventlog.NewFeed(pool)
 }
 
 // serve serves an API as the program does.

@@ -24,18 +24,14 @@ type treesQuery struct {
 }
 
 // newTreesReader reads the states of trees.
-func newTreesReader(pool *pgxpool.Pool, timeout time.Duration, cluster bool) *batch.Coalescer[*treesQuery] {
+func newTreesReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*treesQuery] {
 	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*treesQuery) {
 		ids := make([]string, len(queries))
 		for i, q := range queries {
 			ids[i] = q.workspaceID
 		}
 		found, err := eventtree.ReadStates(ctx, pool, ids)
-		alone := err != nil && cluster && len(ids) > 1 && triedAlone(ctx, err)
 		for _, q := range queries {
-			if alone { // the error may be that of one workspace's node
-				found, err = eventtree.ReadStates(ctx, pool, []string{q.workspaceID})
-			}
 			q.trees, q.err = found[q.workspaceID], err
 		}
 	})

@@ -10,12 +10,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // version is the state of what an answer shows.
@@ -68,36 +66,21 @@ type versionQuery struct {
 
 var errNoVersionRow = errors.New("the workspace has no checkpoint")
 
-// newVersionReader reads the versions of workspaces. On a Citus cluster each has a statement of
-// its own, see readNamedVersions.
-func newVersionReader(pool *pgxpool.Pool, timeout time.Duration, cluster bool) *batch.Coalescer[*versionQuery] {
-	read := readVersions
-	if cluster {
-		read = readNamedVersions(pg.NewNamedWorkspaces(mostNamed))
-	}
+// newVersionReader reads the versions of workspaces.
+func newVersionReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*versionQuery] {
 	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*versionQuery) {
 		asked := map[string]struct{}{} // many may ask for the same
 		for _, q := range queries {
 			asked[q.workspaceID] = struct{}{}
 		}
-		found, err := read(ctx, pool, slices.Collect(maps.Keys(asked)))
-		alone := err != nil && cluster && len(asked) > 1 && triedAlone(ctx, err)
+		found, err := readVersions(ctx, pool, slices.Collect(maps.Keys(asked)))
 		for _, q := range queries {
-			if alone { // the error may be that of one workspace's node
-				found, err = read(ctx, pool, []string{q.workspaceID})
-			}
 			q.version, q.err = found[q.workspaceID], err
 			if err == nil && q.version.name == "" {
 				q.err = fmt.Errorf("read the version of workspace %s: %w", q.workspaceID, errNoVersionRow)
 			}
 		}
 	})
-}
-
-// triedAlone reports whether, after an error of a batch, each of it is tried alone.
-func triedAlone(ctx context.Context, err error) bool {
-	_, unreachable := errors.AsType[*pgconn.ConnectError](err)
-	return ctx.Err() == nil && !unreachable
 }
 
 // readPositions returns the visible position of each workspace that has one.
@@ -124,33 +107,6 @@ func readVersions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string
 		return nil, err
 	}
 	return found, nil
-}
-
-// mostNamed is how many workspaces have a statement of their own for their version.
-const mostNamed = 256
-
-// readNamedVersions is readVersions with a statement for each workspace, in one round trip: a
-// Citus cluster plans one for several as a question to many shards, at five times the price.
-func readNamedVersions(named *pg.NamedWorkspaces) func(context.Context, *pgxpool.Pool, []string) (map[string]version, error) {
-	return func(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string) (found map[string]version, err error) {
-		var statements pgx.Batch
-		for _, id := range workspaceIDs {
-			if named.Has(id) {
-				statements.Queue(versionOf("= " + pg.Literal(id)))
-				continue
-			}
-			statements.Queue(versionOf("= $1"), id)
-		}
-		results := pool.SendBatch(ctx, &statements)
-		defer func() { err = errors.Join(err, results.Close()) }()
-		found = make(map[string]version, len(workspaceIDs))
-		for range workspaceIDs {
-			if err := scanVersions(found)(results.Query()); err != nil {
-				return nil, err
-			}
-		}
-		return found, nil
-	}
 }
 
 // scanVersions puts rows of versionOf into a map.

@@ -1,5 +1,3 @@
-//go:build full
-
 package readapi_test
 
 import (
@@ -10,16 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// TestVersionsOfACluster: where each workspace has a statement of its own, many at the same time
-// get their own versions.
-func TestVersionsOfACluster(t *testing.T) {
+// TestVersionsAreTheirOwn: many workspaces that are asked for at the same time get their own
+// versions.
+func TestVersionsAreTheirOwn(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, func(c *readapi.Config) { c.Cluster, c.Feed = true, eventlog.NewClusterFeed(c.Pool) })
+	s := newStand(t)
 	const workspaces = 12
 	keys := map[string]string{}
 	for i := range workspaces {

@@ -94,10 +94,6 @@ func command(out, errOut io.Writer) *cobra.Command {
 followers and receivers, and does faults to them at random moments. At the end it
 holds everything that anybody was told against the log.
 
-LEDGERFEED_TEST_CITUS names the nodes of a Citus cluster, the coordinator first, on
-which the run makes its database instead: postgres://account@host:port, separated by
-commas. Their servers are not stopped, and a database "ledgerfeed" on them is lost.
-
 The same --seed does the same faults in the same order. Exit status: 0 nothing
 was found, 1 something was.`,
 		Args: cobra.NoArgs, SilenceErrors: true, SilenceUsage: true,

@@ -73,7 +73,7 @@ func run(ctx context.Context, o *options, out, errOut io.Writer) (err error) {
 		}
 	}
 	c := &chaos{options: o, out: out, errOut: errOut, findings: &check.Findings{}}
-	if c.cluster, err = cluster.New(ctx, cluster.Config{Dir: o.dir, Program: o.program, Program0: o.program0, Processes: o.processes, Citus: os.Getenv(cluster.CitusVariable)}); err != nil {
+	if c.cluster, err = cluster.New(ctx, cluster.Config{Dir: o.dir, Program: o.program, Program0: o.program0, Processes: o.processes}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.cluster.Close()) }()

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	testkit.Main(m, migrations.Up, testkit.BesideCitus)
+	testkit.Main(m, migrations.Up)
 }
 
 // command prepares the program as a process on the database at url (empty: its

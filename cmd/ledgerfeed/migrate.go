@@ -10,7 +10,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
-	"github.com/ledgerfeed/ledgerfeed/migrations/distribute"
 )
 
 func migrateCommand(env *cli.Env) *cobra.Command {
@@ -42,9 +41,6 @@ func migrateCommand(env *cli.Env) *cobra.Command {
 A migration that meets a locked table gives up after 2 seconds, so that nobody waits
 behind it, and is tried again for a minute. Programs of the version before go on
 working on the new schema.
-
-On the coordinator of a Citus cluster it also distributes the tables over the nodes, and
-sets what they need there; --check says what is not distributed.
 
 With --grants, roles of PostgreSQL that have no more rights than they need:
 ledgerfeed_service for serve, ledgerfeed_writer for producers, ledgerfeed_auditor
@@ -108,11 +104,8 @@ func migrate(ctx context.Context, env *cli.Env, db *cli.Database) error {
 	})
 }
 
-// errMigrationsMissing and errNotDistributed are outcomes of migrate --check.
-var (
-	errMigrationsMissing = errors.New("the schema is older than this program: ledgerfeed migrate brings it up to date")
-	errNotDistributed    = errors.New("not everything is distributed over the nodes of the cluster: ledgerfeed migrate does that")
-)
+// errMigrationsMissing is an outcome of migrate --check.
+var errMigrationsMissing = errors.New("the schema is older than this program: ledgerfeed migrate brings it up to date")
 
 // printMissing prints the SQL of the migrations that are missing.
 func printMissing(ctx context.Context, env *cli.Env, db *cli.Database) error {
@@ -140,33 +133,16 @@ func namesOf(files []migrations.File) []string {
 	return names
 }
 
-// schemaCheck is what migrate --check finds. The last two are of Citus clusters alone.
-type schemaCheck struct {
-	Missing        []string           `json:"missing"`
-	NotDistributed []distribute.Table `json:"not_distributed,omitempty"`
-	NotSet         []string           `json:"not_set,omitempty"` // statements
-}
-
 func checkSchema(ctx context.Context, env *cli.Env, db *cli.Database) error {
 	missing, err := migrations.Missing(ctx, db.URL)
 	if err != nil {
 		return err
 	}
-	found := schemaCheck{Missing: namesOf(missing)}
-	if _, found.NotDistributed, found.NotSet, err = migrations.Undistributed(ctx, db.URL); err != nil {
-		return err
-	}
-	err = env.Print(found, func(w io.Writer) error {
-		for _, name := range found.Missing {
-			fmt.Fprintln(w, "missing", name)
+	err = env.Print(map[string][]string{"missing": namesOf(missing)}, func(w io.Writer) error {
+		for _, f := range missing {
+			fmt.Fprintln(w, "missing", f.Name)
 		}
-		for _, t := range found.NotDistributed {
-			fmt.Fprintf(w, "not distributed: %s, which belongs %s\n", t.Name, t.Place)
-		}
-		for _, statement := range found.NotSet {
-			fmt.Fprintln(w, "not set on every node:", statement)
-		}
-		if len(found.Missing)+len(found.NotDistributed)+len(found.NotSet) == 0 {
+		if len(missing) == 0 {
 			fmt.Fprintln(w, "-- The schema is up to date.")
 		}
 		return nil
@@ -174,10 +150,8 @@ func checkSchema(ctx context.Context, env *cli.Env, db *cli.Database) error {
 	switch {
 	case err != nil:
 		return err
-	case len(found.Missing) > 0:
+	case len(missing) > 0:
 		return errMigrationsMissing
-	case len(found.NotDistributed)+len(found.NotSet) > 0:
-		return errNotDistributed
 	}
 	return nil
 }

@@ -36,8 +36,6 @@ type movingPlaces struct {
 	apis     [2]string
 	consoles [2]string
 	services [2]*process
-
-	distributed bool // the first place is a cluster
 }
 
 // movingWorkspace is a workspace that is appended to, read and delivered while it moves
@@ -62,34 +60,11 @@ type movingWorkspace struct {
 // one that a busy machine delays for half a minute is not given up.
 var oftenAgain = strings.TrimSuffix(strings.Repeat("2s,", 30), ",")
 
-// database makes databases of a kind.
-type database struct {
-	create      func(testing.TB) string
-	distributed bool
-}
-
-// betweenPlaces runs a test of moves: between two databases of PostgreSQL, or, if there is a
-// cluster beside it, to the cluster, from it, and between two databases of it.
-func betweenPlaces(t *testing.T, test func(t *testing.T, places [2]database)) {
+func newMovingPlaces(t *testing.T) *movingPlaces {
 	t.Helper()
-	t.Parallel()
-	plain, distributed := database{testkit.NewDatabase, false}, database{testkit.ClusterDatabase, true}
-	if !testkit.BesideCluster() {
-		test(t, [2]database{plain, plain})
-		return
-	}
-	for name, places := range map[string][2]database{
-		"to a cluster": {plain, distributed}, "from a cluster": {distributed, plain}, "between clusters": {distributed, distributed},
-	} {
-		t.Run(name, func(t *testing.T) { test(t, places) }) // one after the other: a cluster has fewer connections
-	}
-}
-
-func newMovingPlaces(t *testing.T, places [2]database) *movingPlaces {
-	t.Helper()
-	p := &movingPlaces{distributed: places[0].distributed}
+	p := &movingPlaces{}
 	for i := range p.urls {
-		p.urls[i] = places[i].create(t)
+		p.urls[i] = testkit.NewDatabase(t)
 		p.keys[i] = filepath.Join(t.TempDir(), "secret")
 		if err := os.WriteFile(p.keys[i], fmt.Appendf(nil, "the key of the place number %d\n", i), 0o600); err != nil {
 			t.Fatal(err)
@@ -434,22 +409,20 @@ func firstDifference(got, want []string) string {
 // TestWorkspaceMoves moves workspaces between the same two places, one after the other, each
 // in a way of its own. Nothing is lost, doubled or taken at both places.
 func TestWorkspaceMoves(t *testing.T) {
-	betweenPlaces(t, func(t *testing.T, places [2]database) {
-		t.Helper()
-		p := newMovingPlaces(t, places)
-		for _, c := range []struct {
-			id   string
-			move func(*movingWorkspace)
-		}{
-			{"there-and-back", (*movingWorkspace).thereAndBack},
-			{"killed-and-undone", (*movingWorkspace).killedAndUndone},
-			{"killed-and-run-again", (*movingWorkspace).killedAndRunAgain},
-			{"over-a-bad-link", (*movingWorkspace).overABadLink},
-			{"with-what-people-have", (*movingWorkspace).withWhatPeopleHave},
-		} {
-			t.Run(c.id, func(t *testing.T) { c.move(p.workspace(t, c.id)) })
-		}
-	})
+	t.Parallel()
+	p := newMovingPlaces(t)
+	for _, c := range []struct {
+		id   string
+		move func(*movingWorkspace)
+	}{
+		{"there-and-back", (*movingWorkspace).thereAndBack},
+		{"killed-and-undone", (*movingWorkspace).killedAndUndone},
+		{"killed-and-run-again", (*movingWorkspace).killedAndRunAgain},
+		{"over-a-bad-link", (*movingWorkspace).overABadLink},
+		{"with-what-people-have", (*movingWorkspace).withWhatPeopleHave},
+	} {
+		t.Run(c.id, func(t *testing.T) { c.move(p.workspace(t, c.id)) })
+	}
 }
 
 // thereAndBack: the follower goes on with its cursor and misses nothing, messages keep

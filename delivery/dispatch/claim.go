@@ -22,8 +22,6 @@ func (d *Dispatcher) claim(ctx context.Context, c *scheduler.Claim) scheduler.Ev
 	defer cancel()
 	endpoints, more, err := d.store.claimAndLoad(limited, c, d.clock())
 	switch {
-	case d.store.nodes != nil && ctx.Err() == nil && err != nil && (len(endpoints) > 0 || pg.NodeAway(err)):
-		d.outages.claimingAtNode.Note(ctx, err)
 	case err != nil:
 		if ctx.Err() == nil {
 			d.outages.claiming.Note(ctx, err)
@@ -41,12 +39,8 @@ func (d *Dispatcher) claim(ctx context.Context, c *scheduler.Claim) scheduler.Ev
 const maxClaim = 500
 
 // claimAndLoad takes webhooks and loads them; more tells whether others may be left that
-// can be claimed at once. On a cluster there may be webhooks beside an error: those of other
-// nodes than it is of.
+// can be claimed at once.
 func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.Time) (endpoints []scheduler.Loaded, more bool, err error) {
-	if s.nodes != nil {
-		return claimByNode(ctx, s, c, now)
-	}
 	claimed, err := s.claim(ctx, c, now)
 	if err != nil || len(claimed) == 0 {
 		return nil, false, err
@@ -148,15 +142,11 @@ type webhookRow struct {
 	outdated bool // deliveries are pending that must be cancelled
 }
 
-// outdatedSQL is true of a webhook w that has deliveries which must be cancelled. On one PostgreSQL
-// the oldest of them is the first along its index; see PoolSettings.
-func outdatedSQL(s *store) string {
-	const waiting = ` FROM webhook_waiting q WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id `
-	if s.nodes != nil {
-		return `EXISTS (SELECT` + waiting + `AND q.epoch < ` + KeptEpoch + `)`
-	}
-	return `coalesce((SELECT q.epoch` + waiting + `ORDER BY q.epoch LIMIT 1) < ` + KeptEpoch + `, false)`
-}
+// outdatedSQL is true of a webhook w that has deliveries which must be cancelled. The oldest of
+// them is the first along its index; see PoolSettings.
+const outdatedSQL = `coalesce((
+	SELECT q.epoch FROM webhook_waiting q WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id
+	 ORDER BY q.epoch LIMIT 1) < ` + KeptEpoch + `, false)`
 
 // load reads webhooks. Those that do not exist are missing from the result.
 func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, error) {
@@ -165,10 +155,10 @@ func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, e
 		SELECT w.workspace_id, w.webhook_id, w.url, w.name, w.events, w.state = 'on', w.state = 'paused', w.standard_headers, w.version, w.url_version, w.epoch, `+KeptEpoch+`,
 		       w.secret, w.old_secret, w.old_secret_until, w.older_secrets, w.older_secrets_until, w.failing_since, w.failures, w.warned,
 		       c.position, coalesce(c.replay_position, 0), coalesce(c.replay_until, 0),
-		       `+outdatedSQL(s)+`
+		       `+outdatedSQL+`
 		  FROM unnest($1::text[], $2::text[]) AS k (w, h)
 		  JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
-		  JOIN webhook_cursor c ON c.workspace_id = k.w AND c.webhook_id = k.h`+onCluster(s, ` WHERE w.workspace_id = ANY ($1) AND c.workspace_id = ANY ($1)`), ws, hs)
+		  JOIN webhook_cursor c ON c.workspace_id = k.w AND c.webhook_id = k.h`, ws, hs)
 	if err != nil {
 		return nil, fmt.Errorf("load webhooks: %w", err)
 	}
@@ -232,12 +222,6 @@ func (s *store) readJournal(ctx context.Context, webhooks []webhookRow) (map[sch
 		 CROSS JOIN LATERAL (
 		       SELECT d.position FROM webhook_delivery d
 		        WHERE d.workspace_id = k.w AND d.webhook_id = k.h AND d.position > k.after ORDER BY d.position) AS d`
-	if s.nodes != nil {
-		sql = `
-		SELECT d.workspace_id, d.webhook_id, d.position
-		  FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k (w, h, after)
-		  JOIN webhook_delivery d ON d.workspace_id = k.w AND d.webhook_id = k.h AND d.position > k.after WHERE d.workspace_id = ANY ($1)`
-	}
 	rows, err := s.pool.Query(ctx, sql, ws, hs, after)
 	if err != nil {
 		return nil, fmt.Errorf("read what was sent before: %w", err)
@@ -294,9 +278,6 @@ func unmoved(keys []scheduler.Key) []scheduler.CursorRecord {
 
 // release gives webhooks back, with their cursors where they belong.
 func (s *store) release(ctx context.Context, lease string, list []scheduler.CursorRecord, now time.Time) error {
-	if s.nodes != nil {
-		return releaseByOne(ctx, s, lease, list, now)
-	}
 	var (
 		n                = len(list)
 		ws, hs           = make([]string, n), make([]string, n)

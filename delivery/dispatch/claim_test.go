@@ -8,7 +8,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -18,7 +17,7 @@ func claimBench(t *testing.T, webhooks ...string) (*store, *scheduler.Claim) {
 	t.Helper()
 	pool := testkit.Pool(t)
 	testkit.AnyClock(t, pool)
-	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), leaseTime: time.Minute, nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), leaseTime: time.Minute}
 	testkit.AsOwner(t, pool, `
 		WITH made AS (SELECT workspace_create('acme', 'acme', now())),
 		     h AS (INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret)

@@ -24,7 +24,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
@@ -38,10 +37,6 @@ type Config struct {
 	Logger   *slog.Logger       // required
 	Metrics  prometheus.Registerer
 	Tracer   trace.Tracer // makes a span of each attempt, whose trace receivers are told of; nil: none
-
-	// Nodes are those of the Citus cluster that Pool's database belongs to (pg.NodesOf); nil:
-	// it is one PostgreSQL.
-	Nodes *pg.Nodes
 
 	// Replicas are waited for before an event is sent for the first time; nil: none.
 	Replicas Replicas
@@ -123,10 +118,6 @@ type Dispatcher struct {
 
 // Probe does what a claim does, of no webhook. The error says what is in the way.
 func (d *Dispatcher) Probe(ctx context.Context) error {
-	if d.store.nodes != nil {
-		_, err := leasesOver(ctx, d.store.pool, []string{})
-		return err
-	}
 	_, err := d.store.claim(ctx, &scheduler.Claim{}, d.clock())
 	return err
 }
@@ -155,7 +146,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	cfg.Renew = cmp.Or(cfg.Renew, lease/renewals)
 	d := &Dispatcher{
 		cfg: cfg, notify: cfg.Notifier.Notify, clock: cfg.Clock, logger: cfg.Logger, outages: newOutages(cfg.Logger), traces: newAttemptTracer(cfg.Tracer), rollups: rollup.NewWriter(cfg.Pool, cfg.Logger),
-		store:  &store{pool: cfg.Pool, keyring: cfg.Keyring, leaseTime: lease, nodes: cfg.Nodes},
+		store:  &store{pool: cfg.Pool, keyring: cfg.Keyring, leaseTime: lease},
 		events: make(chan scheduler.Event, 1024), stats: make(chan chan scheduler.Stats), ended: make(chan struct{}),
 		takeLease: make(chan string, 1), orphaned: make(chan struct{}, 1),
 	}

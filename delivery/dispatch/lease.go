@@ -172,9 +172,6 @@ func leaseIsOver(err error) bool {
 // late or the clock is wrong, and pg.Locked when another transaction has locked the
 // lease's row. Orphans are webhooks of processes that died.
 func (s *store) renewLease(ctx context.Context, lease string, now time.Time) (c scheduler.Census, orphans int, err error) {
-	if s.nodes != nil {
-		return renewOnCluster(ctx, s, lease, now)
-	}
 	b := &pgx.Batch{}
 	b.Queue(`SELECT set_config('lock_timeout', $1, true)`, pg.Milliseconds(s.leaseTime/renewals))
 	b.Queue(`

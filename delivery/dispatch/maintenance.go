@@ -47,7 +47,7 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 		return fmt.Errorf("make and drop partitions of the delivery history: %w", err)
 	}
 	locked := err
-	removed := rollup.RemoveOld(ctx, s.pool, s.nodes, now)
+	removed := rollup.RemoveOld(ctx, s.pool, now)
 	if removed != nil && !pg.Locked(removed) {
 		return removed
 	}

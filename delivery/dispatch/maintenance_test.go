@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants, testkit.OnCitusToo)
+	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants)
 }
 
 const day = 24 * time.Hour
@@ -29,7 +29,7 @@ func TestHistoryDaysComeAndGo(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Pool(t)
 	testkit.AnyClock(t, pool)
-	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
 	day0 := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
 	insert := func(at time.Time) {
 		t.Helper()
@@ -49,9 +49,6 @@ func TestHistoryDaysComeAndGo(t *testing.T) {
 	}
 	var rowsLeft, elsewhere, days int
 	other := `SELECT count(*) FROM webhook_delivery WHERE tableoid = 'webhook_delivery_other'::regclass`
-	if s.nodes != nil { // where rows are in shards, which have other names
-		other = `SELECT count(*) FROM webhook_delivery_other`
-	}
 	err := errors.Join(
 		pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery`).Scan(&rowsLeft),
 		pool.QueryRow(t.Context(), other).Scan(&elsewhere),
@@ -75,7 +72,7 @@ func TestHistoryDaysComeAndGo(t *testing.T) {
 func TestAWrongClockDropsNoHistory(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Pool(t)
-	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
 	now := time.Now()
 	if err := s.maintain(t.Context(), now, 30*day); err != nil {
 		t.Fatal(err)
@@ -107,14 +104,14 @@ func TestSecretsAreResealed(t *testing.T) {
 	}
 	endpoint := func(keys *keyring.Keyring) *scheduler.Endpoint {
 		t.Helper()
-		rows := testkit.Must((&store{pool: pool, keyring: keys, nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}).load(t.Context(), []scheduler.Key{k}))(t)
+		rows := testkit.Must((&store{pool: pool, keyring: keys}).load(t.Context(), []scheduler.Key{k}))(t)
 		return rows[0].Endpoint
 	}
 	both := testkit.Must(keyring.New("fedcba9876543210, 0123456789abcdef"))(t)
 	if err := secretkey.Rotate(t.Context(), pool, both, time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&store{pool: pool, keyring: both, nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}).maintain(t.Context(), time.Now(), time.Hour); err != nil {
+	if err := (&store{pool: pool, keyring: both}).maintain(t.Context(), time.Now(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if e := endpoint(testkit.Must(keyring.New("fedcba9876543210"))(t)); e.Broken != nil || e.Secret != "whsec_new" || len(e.Old) != 2 || e.Old[0].Secret != "whsec_old" || e.Old[1].Secret != "whsec_older" {
@@ -135,7 +132,7 @@ func TestALeaseNeedsTheKeyThatSeals(t *testing.T) {
 	if err := pg.InTx(t.Context(), pool, func(tx pgx.Tx) error { return secretkey.Register(t.Context(), tx, older, time.Now()) }); err != nil {
 		t.Fatal(err)
 	}
-	s := &store{pool: pool, keyring: older, leaseTime: time.Minute, nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
+	s := &store{pool: pool, keyring: older, leaseTime: time.Minute}
 	lease := testkit.Must(s.takeLease(t.Context(), time.Now()))(t)
 	var early *secretkey.NotReadyError
 	if err := secretkey.Rotate(t.Context(), pool, both, time.Now(), nil); !errors.As(err, &early) {
@@ -161,7 +158,7 @@ func TestALockedTableOfCountsDelaysOnlyItself(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Pool(t)
 	testkit.AnyClock(t, pool)
-	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
 	now := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
 	testkit.AsOwner(t, pool, `
 		INSERT INTO workspace (workspace_id, name, created_at) VALUES ('acme', 'Acme', now());
@@ -204,7 +201,7 @@ func TestTracesAreForgotten(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Pool(t)
 	testkit.AnyClock(t, pool)
-	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t), nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}
+	s := &store{pool: pool, keyring: testkit.Must(keyring.New("0123456789abcdef"))(t)}
 	now := time.Date(2030, 5, 1, 9, 0, 0, 0, time.UTC)
 	testkit.AsOwner(t, pool, `
 		INSERT INTO append_trace SELECT 'acme', 'of ' || days || ' days', lpad(n::text, 55, '0'), $1::timestamptz - days * interval '1 day'
@@ -243,7 +240,7 @@ func TestOneTraceForAnEvent(t *testing.T) {
 	}
 	polled.Results[0].Attempts[scheduler.Live] = []*scheduler.Attempt{one}
 	polled.Results[0].Attempts[scheduler.Retry] = []*scheduler.Attempt{two, none}
-	if err := (&store{pool: pool, nodes: testkit.Must(pg.NodesOf(t.Context(), pool))(t)}).readTraces(t.Context(), &polled); err != nil {
+	if err := (&store{pool: pool}).readTraces(t.Context(), &polled); err != nil {
 		t.Fatal(err)
 	}
 	first := fmt.Sprintf("%055d", 1)

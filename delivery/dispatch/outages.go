@@ -10,10 +10,6 @@ import (
 // away, each is one line, and one more when it is back.
 type outages struct {
 	searching, claiming, reading, renewing, taking periodic.Outage
-
-	// claimingAtNode is of claims that failed for a node of a cluster. Those of other nodes do
-	// not end it, only a search at all nodes does.
-	claimingAtNode periodic.Outage
 }
 
 func newOutages(logger *slog.Logger) *outages {
@@ -24,7 +20,6 @@ func newOutages(logger *slog.Logger) *outages {
 	}{
 		{&o.searching, "cannot search for webhooks with something to deliver; trying again until it works", "webhooks with something to deliver are found again"},
 		{&o.claiming, "cannot claim webhooks; trying again until it works", "webhooks are claimed again"},
-		{&o.claimingAtNode, "cannot claim webhooks on a node of the cluster, trying again until it works; those of other nodes are not concerned", "webhooks on all nodes are claimed again"},
 		{&o.reading, "cannot read what is to be delivered; trying again until it works", "what is to be delivered is read again"},
 		{&o.renewing, "cannot renew the lease for delivering; trying again until it works", "the lease for delivering is renewed again"},
 		{&o.taking, "cannot take a lease for delivering; trying again until it works", "there is a lease for delivering again"},

@@ -46,15 +46,8 @@ func (d *Dispatcher) poll(ctx context.Context, p *scheduler.Poll) scheduler.Even
 	return polled
 }
 
-// poll reads for webhooks; on a cluster those of nodes that are away are left unread.
+// poll reads what there is to send to webhooks.
 func (s *store) poll(ctx context.Context, p *scheduler.Poll, now time.Time) (polled scheduler.Polled, err error) {
-	if s.nodes != nil {
-		return pollByNode(ctx, s, p, now)
-	}
-	return pollAll(ctx, s, p, now)
-}
-
-func pollAll(ctx context.Context, s *store, p *scheduler.Poll, now time.Time) (polled scheduler.Polled, err error) {
 	answers, versions, err := s.readDue(ctx, p.Requests, now)
 	if err != nil {
 		return polled, fmt.Errorf("read what is due: %w", err)
@@ -134,12 +127,7 @@ const dueSQL = `
 func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, now time.Time) (answers []scheduler.PollResult, versions []int, err error) {
 	n := len(requests)
 	answers, versions = make([]scheduler.PollResult, n), make([]int, n)
-	if s.nodes != nil {
-		err = readDueByOne(ctx, s, requests, answers, versions, now)
-	} else {
-		err = readDueMany(ctx, s, requests, answers, versions, now)
-	}
-	if err != nil {
+	if err := readDueMany(ctx, s, requests, answers, versions, now); err != nil {
 		return nil, nil, err
 	}
 	for i := range answers {

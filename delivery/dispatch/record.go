@@ -58,14 +58,11 @@ const writersApart = 4
 // that are locked.
 func (d *Dispatcher) writeParts(ctx context.Context, parts []*scheduler.Record) (failed, locked []*scheduler.Record, err error) {
 	if len(parts) == 1 {
-		if d.store.nodes != nil && !parts[0].Apart {
-			return writeByNode(ctx, d, parts[0])
-		}
 		err = d.writePart(ctx, parts[0])
 		if err == nil {
 			return nil, nil, nil
 		}
-		if !ofOne(d.store, err) {
+		if !pg.Locked(err) {
 			return parts, nil, err
 		}
 		if parts[0].Apart {
@@ -91,7 +88,7 @@ func writeEach(ctx context.Context, d *Dispatcher, parts []*scheduler.Record) (f
 	for i, p := range parts {
 		switch {
 		case errs[i] == nil:
-		case ofOne(d.store, errs[i]):
+		case pg.Locked(errs[i]):
 			locked = append(locked, p)
 		default:
 			failed, err = append(failed, p), errs[i]
@@ -131,12 +128,12 @@ func (d *Dispatcher) release(ctx context.Context, lease string, releases []sched
 	err := d.store.release(limited, lease, releases, d.clock())
 	switch {
 	case err == nil || ctx.Err() != nil:
-	case ofOne(d.store, err) && len(releases) > 1:
+	case pg.Locked(err) && len(releases) > 1:
 		for i := range releases {
 			d.release(ctx, lease, releases[i:i+1])
 		}
-	case ofOne(d.store, err):
-		d.logger.WarnContext(ctx, "cannot release a webhook, because another transaction has locked its row or its node is away; trying again at the next renewal of the lease",
+	case pg.Locked(err):
+		d.logger.WarnContext(ctx, "cannot release a webhook, because another transaction has locked its row; trying again at the next renewal of the lease",
 			"webhook", releases[0].Key.WebhookID)
 	default:
 		d.logger.WarnContext(ctx, "cannot release webhooks; taking a new lease frees them", "webhooks", len(releases), "error", err)
@@ -151,9 +148,6 @@ func (d *Dispatcher) release(ctx context.Context, lease string, releases []sched
 func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	if s.nodes != nil {
-		return recordByOne(ctx, s, []*scheduler.Record{r}, now)
-	}
 	b := &pgx.Batch{}
 	b.Queue(`SELECT webhook_lease(CASE WHEN `+eventlog.RightClock("$3")+` THEN $1 ELSE '' END), set_config('lock_timeout', $2, true)`, r.Lease, pg.Milliseconds(lockTimeout), now)
 	queueAttempts(b, r.Attempts, now)

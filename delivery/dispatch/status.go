@@ -28,11 +28,6 @@ type Lag struct {
 // ReadStatus returns the lag of every webhook, or of those of one workspace.
 // Webhooks that are off have none.
 func ReadStatus(ctx context.Context, pool *pgxpool.Pool, workspaceID string) ([]Lag, error) {
-	// Leases are not joined with webhooks: on a Citus cluster they are on the coordinator.
-	over, err := leasesOver(ctx, pool, nil)
-	if err != nil {
-		return nil, err
-	}
 	rows, err := pool.Query(ctx, `
 		SELECT w.workspace_id, w.webhook_id, w.state, c.position, v.position,
 		       CASE WHEN w.state <> 'off' THEN greatest(v.position - c.position, 0) ELSE 0 END,
@@ -40,12 +35,12 @@ func ReadStatus(ctx context.Context, pool *pgxpool.Pool, workspaceID string) ([]
 		         WHERE w.state <> 'off' AND v.position > c.position
 		           AND e.workspace_id = w.workspace_id AND e.position = c.position + 1),
 		       (SELECT count(*) FROM webhook_waiting q WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id),
-		       NOT (c.holder IS NULL OR c.holder = ANY ($2::text[]))
+		       NOT `+free+`
 		  FROM webhook w
 		  JOIN webhook_cursor c ON c.workspace_id = w.workspace_id AND c.webhook_id = w.webhook_id
 		  JOIN log_checkpoint v ON v.workspace_id = w.workspace_id AND v.consumer = 'read_models'
 		 WHERE $1 IN ('', w.workspace_id)
-		 ORDER BY w.workspace_id, w.created_at, w.webhook_id`, workspaceID, over)
+		 ORDER BY w.workspace_id, w.created_at, w.webhook_id`, workspaceID)
 	if err != nil {
 		return nil, fmt.Errorf("read the status of webhooks: %w", err)
 	}

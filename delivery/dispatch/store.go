@@ -18,19 +18,6 @@ type store struct {
 	pool      *pgxpool.Pool
 	keyring   *keyring.Keyring
 	leaseTime time.Duration
-
-	// nodes are those of the Citus cluster, on which statements are for one workspace each;
-	// nil: one PostgreSQL, where one statement is for many webhooks.
-	nodes *pg.Nodes
-}
-
-// onCluster is a condition that a statement has on a cluster alone, such as the workspaces that
-// it is for, without which all nodes would be asked.
-func onCluster(s *store, condition string) string {
-	if s.nodes == nil {
-		return ""
-	}
-	return condition
 }
 
 const (
@@ -63,21 +50,6 @@ func split(keys []scheduler.Key) (workspaces, webhooks []string) {
 		workspaces[i], webhooks[i] = k.WorkspaceID, k.WebhookID
 	}
 	return workspaces, webhooks
-}
-
-// ofOne reports whether an error is of rows of one webhook or of the workspaces of one node, so
-// that what else was to be written need not wait for it.
-func ofOne(s *store, err error) bool {
-	return pg.Locked(err) || s.nodes != nil && pg.NodeAway(err)
-}
-
-// inLimitedTx runs a batch in one transaction that waits for each lock no longer than
-// lockTimeout. On a cluster a batch alone is no transaction: each of its statements commits on
-// the node that it is for.
-func inLimitedTx(ctx context.Context, s *store, b *pgx.Batch) error {
-	return pg.InLimitedTx(ctx, s.pool, lockTimeout, func(tx pgx.Tx) error {
-		return tx.SendBatch(ctx, b).Close()
-	})
 }
 
 // limited runs a statement that waits for locks no longer than lockTimeout; pg.Locked

@@ -46,9 +46,6 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 		if ctx.Err() == nil {
 			d.outages.searching.Note(ctx, err)
 		}
-		if err == nil {
-			d.outages.claimingAtNode.Note(ctx, nil)
-		}
 		least := sweepShare * time.Since(began)
 		wait := max(d.cfg.Sweep, least)
 		if next > 0 {
@@ -61,7 +58,7 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 // sweepOnce returns the time until the next retry is due; 0: none waits.
 func (d *Dispatcher) sweepOnce(ctx context.Context) (next time.Duration, err error) {
 	found, outdated, err := d.store.sweep(ctx, *d.lease.Load(), d.clock())
-	if err != nil && len(found)+len(outdated) == 0 {
+	if err != nil {
 		return 0, err
 	}
 	d.post(scheduler.Found{Candidates: found})
@@ -69,9 +66,6 @@ func (d *Dispatcher) sweepOnce(ctx context.Context) (next time.Duration, err err
 		if err := d.store.cancelOutdated(ctx, k); err != nil {
 			return 0, err
 		}
-	}
-	if err != nil {
-		return 0, err // of a node that is away; what was found on the others is done
 	}
 	due, err := d.store.nextRetry(ctx, d.clock())
 	if err != nil || due.IsZero() {
@@ -83,9 +77,6 @@ func (d *Dispatcher) sweepOnce(ctx context.Context) (next time.Duration, err err
 // sweep returns the webhooks with something to do that are held by no other
 // process, those that are held by this one though they are paused, and those that are off and have deliveries to be cancelled.
 func (s *store) sweep(ctx context.Context, lease string, now time.Time) (found []scheduler.Candidate, outdated []scheduler.Key, err error) {
-	if s.nodes != nil {
-		return sweepOnCluster(ctx, s, lease, now)
-	}
 	rows, err := s.pool.Query(ctx, `
 		SELECT workspace_id, webhook_id, max(visible) FROM (
 		       SELECT c.workspace_id, c.webhook_id, v.position AS visible FROM webhook_cursor c

@@ -72,13 +72,6 @@ const (
 // forgetTraces deletes the traces of appends that are older than traceRetention, a
 // transaction for every tracesSlice of them; the rest the next time, if somebody has locked it.
 func (s *store) forgetTraces(ctx context.Context, now time.Time) error {
-	if s.nodes != nil {
-		err := s.nodes.Delete(ctx, lockTimeout, "append_trace", "recorded_at < $2", now.Add(-traceRetention))
-		if pg.Locked(err) {
-			return nil
-		}
-		return err
-	}
 	for deleted := int64(tracesSlice); deleted == tracesSlice; {
 		err := pg.InLimitedTx(ctx, s.pool, lockTimeout, func(tx pgx.Tx) error {
 			tag, err := tx.Exec(ctx, `
@@ -123,11 +116,7 @@ func (s *store) readTraces(ctx context.Context, polled *scheduler.Polled) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, tracesTimeout)
 	defer cancel()
-	sql := tracesSQL
-	if s.nodes != nil {
-		sql = tracesOnClusterSQL
-	}
-	rows, err := s.pool.Query(ctx, sql, workspaces, events)
+	rows, err := s.pool.Query(ctx, tracesSQL, workspaces, events)
 	if err != nil {
 		return fmt.Errorf("read traces: %w", err)
 	}
@@ -152,11 +141,3 @@ const tracesSQL = `
 	       SELECT traceparent FROM append_trace t
 	        WHERE t.workspace_id = k.workspace_id AND t.event_id = k.event_id
 	        ORDER BY traceparent LIMIT 1) AS t`
-
-// tracesOnClusterSQL is the same as Citus can plan it.
-const tracesOnClusterSQL = `
-	SELECT t.workspace_id, t.event_id, min(t.traceparent)
-	  FROM unnest($1::text[], $2::text[]) AS k (workspace_id, event_id)
-	  JOIN append_trace t ON t.workspace_id = k.workspace_id AND t.event_id = k.event_id
-	 WHERE t.workspace_id = ANY ($1)
-	 GROUP BY t.workspace_id, t.event_id`

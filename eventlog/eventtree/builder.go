@@ -15,9 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Consumer is the name of the checkpoints of a Builder. It is stored, so it must not
@@ -52,9 +50,6 @@ type BuilderConfig struct {
 	// committed. It returns at once; nil: nobody hears.
 	Grown func(workspaceID string, position int64)
 
-	Nodes     *pg.Nodes       // those of the cluster of Pool's database (pg.NodesOf), where a claim has one workspace; nil: it is one PostgreSQL
-	Entrances *entrance.Pools // to these nodes, opened as Pool, by which claims go; nil: all go by Pool
-
 	Entries int           // at most so many entries in a claim; default 8000
 	Gather  time.Duration // see eventlog.SubscriberConfig; default 900 ms
 	Sweep   time.Duration // at least so much time between two sweeps; default 2 s
@@ -84,16 +79,11 @@ func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 	if cfg.Pool == nil {
 		return nil, errors.New("eventtree: BuilderConfig needs a Pool")
 	}
-	workspaces := 0 // as many as usual
-	if cfg.Nodes != nil {
-		workspaces = 1
-	}
 	var err error
 	if b.subscriber, err = eventlog.NewSubscriber(eventlog.SubscriberConfig{
 		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger, Sweep: cfg.Sweep,
 		After: eventlog.ReadModels, Public: true, NoData: true, Gather: cmp.Or(cfg.Gather, gather), Pause: cfg.Pause,
-		Workers: 1,
-		Nodes:   cfg.Nodes, Entrances: cfg.Entrances, Workspaces: workspaces, Entries: cmp.Or(cfg.Entries, claimEntries),
+		Workers: 1, Entries: cmp.Or(cfg.Entries, claimEntries),
 	}); err != nil {
 		return nil, fmt.Errorf("event trees: %w", err)
 	}

@@ -17,12 +17,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m, migrations.Up, testkit.OnCitusToo) }
+func TestMain(m *testing.M) { testkit.Main(m, migrations.Up) }
 
 // bench is a log and what builds trees of it.
 type bench struct {
@@ -44,7 +43,7 @@ func setup(t *testing.T) *bench {
 // config of a Builder that does not wait.
 func (b *bench) config(change ...func(*eventtree.BuilderConfig)) eventtree.BuilderConfig {
 	cfg := eventtree.BuilderConfig{
-		Pool: b.pool, Nodes: testkit.Must(pg.NodesOf(b.t.Context(), b.pool))(b.t), Notifier: b.notifier, Clock: time.Now, Logger: b.logged.Logger(), Gather: time.Millisecond, Sweep: 20 * time.Millisecond,
+		Pool: b.pool, Notifier: b.notifier, Clock: time.Now, Logger: b.logged.Logger(), Gather: time.Millisecond, Sweep: 20 * time.Millisecond,
 	}
 	for _, f := range change {
 		f(&cfg)

@@ -204,8 +204,7 @@ func (r *Rebuild) write(ctx context.Context, least int) error {
 	return nil
 }
 
-// put writes the tiles of one tree that are not stored so. Citus counts those, too, that the
-// condition leaves as they are, unless rows are returned.
+// put writes the tiles of one tree that are not stored so.
 func (r *Rebuild) put(ctx context.Context, tiles *tileRows) error {
 	if len(tiles.tiles) == 0 {
 		return nil
@@ -214,8 +213,7 @@ func (r *Rebuild) put(ctx context.Context, tiles *tileRows) error {
 		INSERT INTO event_tile AS t (workspace_id, sight, level, tile, hashes, through)
 		SELECT * FROM unnest($1::text[], $2::text[], $3::smallint[], $4::bigint[], $5::bytea[], $6::bigint[])
 		    ON CONFLICT (workspace_id, sight, level, tile) DO UPDATE SET hashes = excluded.hashes, through = excluded.through
-		 WHERE t.hashes <> excluded.hashes OR t.through IS DISTINCT FROM excluded.through
-		RETURNING 1`,
+		 WHERE t.hashes <> excluded.hashes OR t.through IS DISTINCT FROM excluded.through`,
 		tiles.workspaceIDs, tiles.sights, tiles.levels, tiles.tiles, tiles.hashes, tiles.throughs)
 	if err != nil {
 		return fmt.Errorf("write tiles of %s: %w", r.workspaceID, err)

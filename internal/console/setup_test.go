@@ -113,7 +113,7 @@ func setupWith(t *testing.T, o pg.Options, change ...func(*Config)) *bundle {
 func (s *bundle) deliver() {
 	s.t.Helper()
 	dispatcher := testkit.Must(dispatch.New(dispatch.Config{
-		Pool: s.pool, Nodes: testkit.Must(pg.NodesOf(s.t.Context(), s.pool))(s.t), Keyring: s.keyring, Notifier: s.notifier, Clock: s.clock.Now, Logger: testkit.Discard(),
+		Pool: s.pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.clock.Now, Logger: testkit.Discard(),
 		Settings: s.settings, Sweep: 100 * time.Millisecond,
 	}))(s.t)
 	ctx, cancel := context.WithCancel(context.Background())

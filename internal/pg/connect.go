@@ -76,7 +76,6 @@ func ParseConfig(url string) (*pgxpool.Config, error) {
 		return nil, fmt.Errorf("DATABASE_URL: %s is %q: want %s", poolerParameter, mode, PoolerTransaction)
 	}
 	delete(cfg.ConnConfig.RuntimeParams, poolerParameter)
-	passOverWorkers(cfg.ConnConfig)
 	want, found := cfg.ConnConfig.RuntimeParams["requirepeer"]
 	if !found {
 		return cfg, nil

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,10 +40,6 @@ type Options struct {
 	// Tracer is called at each statement; nil: none is.
 	Tracer pgx.QueryTracer
 
-	// Host is the one of several hosts in the URL that connections go to, as Hosts names it;
-	// empty: the first of them that answers and is no worker of a cluster.
-	Host string
-
 	// Later lets Open succeed although the database does not answer now.
 	Later bool
 
@@ -66,11 +61,6 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	cfg, err := ParseConfig(url)
 	if err != nil {
 		return nil, err
-	}
-	if o.Host != "" {
-		if err := At(cfg.ConnConfig, o.Host); err != nil {
-			return nil, err
-		}
 	}
 	if o.MaxConns > 0 {
 		cfg.MaxConns = o.MaxConns
@@ -116,51 +106,7 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 		pool.Close()
 		return nil, err
 	}
-	if o.Settings[planMode] == "" || o.Settings[planMode] == nodePlanMode {
-		return pool, nil
-	}
-	return withNodePlanMode(ctx, pool, url, o)
-}
-
-// planMode is the setting that Citus cannot bear as one PostgreSQL can: without the values of
-// the parameters it does not know which node a statement is for.
-const planMode = "plan_cache_mode"
-
-// nodePlanMode is what it has to be: Citus 13.2 keeps a plan at every execution of a prepared
-// statement on the node that has its rows, some 25 kB that the connection never gives back,
-// unless plans are made for the values.
-const nodePlanMode = "force_custom_plan"
-
-// withNodePlanMode returns the pool, or, on a Citus cluster, one with its own setting.
-func withNodePlanMode(ctx context.Context, pool *pgxpool.Pool, url string, o Options) (*pgxpool.Pool, error) {
-	distributed, err := OnCitus(ctx, pool)
-	if err != nil {
-		pool.Close()
-		return nil, err
-	}
-	if !distributed {
-		return pool, nil
-	}
-	pool.Close()
-	o.Settings = SettingsOfNode(o.Settings)
-	return Open(ctx, url, o)
-}
-
-// SettingsOfNode returns settings for connections to a node of a Citus cluster.
-func SettingsOfNode(settings map[string]string) map[string]string {
-	of := map[string]string{}
-	maps.Copy(of, settings)
-	of[planMode] = nodePlanMode
-	return of
-}
-
-// OnCitus reports whether the database is that of a Citus cluster.
-func OnCitus(ctx context.Context, pool *pgxpool.Pool) (distributed bool, err error) {
-	err = pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus') WHERE $1`, true).Scan(&distributed)
-	if err != nil {
-		return false, fmt.Errorf("ask for the Citus cluster: %w", err)
-	}
-	return distributed, nil
+	return pool, nil
 }
 
 // pingTimeout bounds the question that a connection is asked before it is used, if it
@@ -218,8 +164,7 @@ func InTx(ctx context.Context, b beginner, do func(pgx.Tx) error) error {
 const rolledBackTurns = 30
 
 // Again runs a transaction, and, a moment later each time, again if the database rolled it back
-// because of others beside it. On a Citus cluster two that lock the row of a workspace can do
-// that: it is on every node.
+// because of others beside it.
 func Again(ctx context.Context, run func() error) error {
 	for turn := 1; ; turn++ {
 		err := run()
@@ -300,8 +245,7 @@ func LimitLocks(ctx context.Context, tx pgx.Tx, limit time.Duration) error {
 	return nil
 }
 
-// SetLocal sets a run-time parameter for the rest of a transaction. It is a SET, because Citus
-// passes that on to the nodes of a cluster, where the rows are, and no call of set_config.
+// SetLocal sets a run-time parameter for the rest of a transaction.
 func SetLocal(ctx context.Context, tx pgx.Tx, name, value string) error {
 	_, err := tx.Exec(ctx, `SET LOCAL `+name+` = `+Literal(value), pgx.QueryExecModeExec)
 	return err //nolint:wrapcheck // the caller says what it is for

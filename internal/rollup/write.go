@@ -134,17 +134,10 @@ const removeAtOnce = 5000
 
 // RemoveOld deletes counts that are past the time that they are kept for. Those that
 // another transaction has locked are left for the next time; pg.Locked reports that one
-// has locked a whole table. The nodes are those of the database's cluster; nil: it is one
-// PostgreSQL.
-func RemoveOld(ctx context.Context, pool *pgxpool.Pool, nodes *pg.Nodes, now time.Time) error {
+// has locked a whole table.
+func RemoveOld(ctx context.Context, pool *pgxpool.Pool, now time.Time) error {
 	for _, table := range []string{"request_rollup", "key_rollup", "attempt_rollup", "event_rollup"} {
 		for step, before := range map[Step]time.Time{Minute: now.Add(-minuteRetention), Hour: now.Add(-hourRetention)} {
-			if nodes != nil {
-				if err := nodes.Delete(ctx, lockTimeout, table, "step = $2 AND at < $3", step, before); err != nil {
-					return err
-				}
-				continue
-			}
 			for deleted := int64(removeAtOnce); deleted == removeAtOnce; {
 				err := pg.InLimitedTx(ctx, pool, lockTimeout, func(tx pgx.Tx) error {
 					tag, err := tx.Exec(ctx, `

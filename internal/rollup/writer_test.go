@@ -208,7 +208,7 @@ func TestOldCountsLeave(t *testing.T) {
 	}
 	write(t, w)
 	for range 2 {
-		if err := rollup.RemoveOld(t.Context(), pool, nil, noon()); err != nil {
+		if err := rollup.RemoveOld(t.Context(), pool, noon()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,9 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // current holds the process's server. It is the one package variable here:
@@ -29,38 +26,8 @@ const stopTimeout = time.Minute
 // without it, they run as the owner of the tables, who is a superuser.
 const RoleVariable = "LEDGERFEED_TEST_ROLE"
 
-// CitusVariable names the nodes of a Citus cluster on which the tests of packages with
-// OnCitusToo make their databases, the coordinator first: addresses of the form
-// postgres://account@host:port, separated by commas. The account is a superuser on all.
-const CitusVariable = "LEDGERFEED_TEST_CITUS"
-
 // Option of Main and MainAs.
 type Option func(*server)
-
-// OnCitusToo says that a package's tests hold on distributed tables as well. Where
-// CitusVariable is set, they run there instead of on a server of their own. Without it, a
-// line says that they were not run there.
-func OnCitusToo(s *server) {
-	list := os.Getenv(CitusVariable)
-	if list == "" {
-		_, _ = os.Stdout.WriteString("testkit: not run on Citus: " + CitusVariable + " names no cluster\n")
-		return
-	}
-	s.cluster = newCluster(list)
-}
-
-// BesideCitus says that a package has tests between its own server and a Citus cluster
-// (ClusterDatabase), which is the one that CitusVariable names. Without it, a line says that
-// they were not run.
-func BesideCitus(s *server) {
-	list := os.Getenv(CitusVariable)
-	if list == "" {
-		_, _ = os.Stdout.WriteString("testkit: nothing was run between PostgreSQL and Citus: " + CitusVariable + " names no cluster\n")
-		return
-	}
-	s.beside = newServer(s.migrate)
-	s.beside.cluster = newCluster(list)
-}
 
 // Waits says that tests of a package mostly wait: for PostgreSQL, for a notification or for a
 // time that has to pass. Twice as many as there are processors run at once then, which is not
@@ -117,11 +84,6 @@ func NewDatabase(t testing.TB) string {
 // is written once so, and copied. The function must end its connections.
 func FilledDatabase(t testing.TB, name string, put func(url string)) string {
 	t.Helper()
-	if current != nil && current.cluster != nil { // a copy is not distributed
-		url := NewDatabase(t)
-		put(url)
-		return url
-	}
 	return asRole(t, create(t, func(s *server, _ context.Context) (string, error) {
 		return s.fill(name, func(url string) { put(asRole(t, url)) })
 	}))
@@ -135,18 +97,6 @@ func asRole(t testing.TB, url string) string {
 		mustBe(t, url, current.role)
 	}
 	return throughPooler(t, url)
-}
-
-// BesideCluster reports whether there is a cluster beside the server of the tests.
-func BesideCluster() bool { return current != nil && current.beside != nil }
-
-// ClusterDatabase is NewDatabase on the cluster of BesideCitus.
-func ClusterDatabase(t testing.TB) string {
-	t.Helper()
-	if !BesideCluster() {
-		t.Fatalf("testkit: the package has no cluster beside its server: %s names none, or its TestMain lacks BesideCitus", CitusVariable)
-	}
-	return createOn(t, current.beside, (*server).template)
 }
 
 // mustBe fails the test if an address is not for a role: tests that run as the owner
@@ -208,15 +158,6 @@ func AsOwner(t testing.TB, of *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
-// Distribute puts a table that a test has made, and that has a column workspace_id, where the
-// rows of workspaces are, if the tests run on a cluster.
-func Distribute(t testing.TB, of *pgxpool.Pool, table string) {
-	t.Helper()
-	if current.cluster != nil {
-		AsOwner(t, of, `SELECT create_distributed_table($1::text::regclass, 'workspace_id', colocate_with => 'log_head')`, table)
-	}
-}
-
 // GrantAgain gives the role of MainAs its rights on tables that a test has made as the
 // owner.
 func GrantAgain(t testing.TB, of *pgxpool.Pool) {
@@ -243,19 +184,12 @@ func create(t testing.TB, source func(*server, context.Context) (string, error))
 	}
 	// go test answers from its cache where the variables that tests read are as they were. What
 	// TestMain reads before they run does not count.
-	_, _ = os.Getenv(CitusVariable), os.Getenv(RoleVariable)
-	skipOnCitus(t)
-	return createOn(t, current, source)
-}
-
-// createOn is create on one of two servers.
-func createOn(t testing.TB, s *server, source func(*server, context.Context) (string, error)) string {
-	t.Helper()
-	template, err := source(s, t.Context())
+	_ = os.Getenv(RoleVariable)
+	template, err := source(current, t.Context())
 	if err != nil {
 		t.Fatalf("testkit: %v", err)
 	}
-	name, err := s.clone(t.Context(), template, t.Name())
+	name, err := current.clone(t.Context(), template, t.Name())
 	if err != nil {
 		t.Fatalf("testkit: %v", err)
 	}
@@ -263,36 +197,9 @@ func createOn(t testing.TB, s *server, source func(*server, context.Context) (st
 		// Not t.Context(): that one is cancelled before cleanups run.
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
-		if err := s.drop(ctx, name); err != nil {
+		if err := current.drop(ctx, name); err != nil {
 			t.Errorf("testkit: %v", err)
 		}
 	})
-	return s.url(name)
-}
-
-// skipOnCitus skips a test that cannot hold on the cluster that the tests run on.
-func skipOnCitus(t testing.TB) {
-	t.Helper()
-	if current == nil || current.cluster == nil {
-		return
-	}
-	name, _, _ := strings.Cut(t.Name(), "/")
-	if reason := notOnCitus()[name]; reason != "" {
-		t.Skip("cannot hold on Citus: " + reason)
-	}
-}
-
-// Entrances are pools with options to the nodes of the cluster on which the database of a pool
-// is; nil for a database on one PostgreSQL. The cluster says where its workspaces are now,
-// and not again.
-func Entrances(t testing.TB, of *pgxpool.Pool, o pg.Options) *entrance.Pools {
-	t.Helper()
-	if current == nil || current.cluster == nil || of == nil || !current.cluster.has(of.Config().ConnConfig) {
-		return nil
-	}
-	name := of.Config().ConnConfig.Database
-	set := Must(entrance.New(t.Context(), entrance.Config{URL: current.cluster.allNodes(name), Coordinator: of, Logger: Discard()}))(t)
-	pools := Must(set.Open(t.Context(), o))(t)
-	t.Cleanup(pools.Close)
-	return pools
+	return current.url(name)
 }

@@ -39,9 +39,6 @@ type server struct {
 	grant   func(ctx context.Context, url string) error // nil: no role
 	role    string                                      // of the tests' connections; empty: the owner
 	serial  atomic.Int64                                // makes names of databases unique
-	cluster *cluster                                    // that the databases are made on; nil: a server of this process
-
-	beside *server // on a cluster, for tests between the two; nil: none
 
 	// Each is done once; tests that come meanwhile wait for the result, and a
 	// failure is every later test's failure, too.
@@ -108,17 +105,9 @@ func (s *server) stop(ctx context.Context) error {
 	pg, bouncer, r := s.pg, s.bouncer, s.reaper
 	s.mu.Unlock()
 	var errs []error
-	if s.beside != nil {
-		errs = append(errs, s.beside.stop(ctx))
-	}
 	if bouncer != nil {
 		if err := bouncer.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("stop the test server's pooler: %w", err))
-		}
-	}
-	if s.cluster != nil && s.cluster.err == nil {
-		if err := s.cluster.each(ctx, "DROP DATABASE IF EXISTS "+s.named(templateName)+" WITH (FORCE)"); err != nil {
-			errs = append(errs, fmt.Errorf("drop the template database: %w", err))
 		}
 	}
 	if pg != nil {
@@ -165,24 +154,18 @@ func startReaper(dir string) (*reaper, error) {
 
 func (r *reaper) reap() error { return errors.Join(r.pipe.Close(), r.shell.Wait()) }
 
+// maintenanceName is a database that no test uses.
+const maintenanceName = "postgres"
+
 // template is the database that NewDatabase clones, made at the first call.
 func (s *server) template(context.Context) (string, error) {
-	return s.named(templateName), s.templated()
-}
-
-// named is a name of a database; on a cluster, which other processes use, one of this
-// process.
-func (s *server) named(name string) string {
-	if s.cluster == nil {
-		return name
-	}
-	return fmt.Sprintf("p%d_%s", os.Getpid(), name)
+	return templateName, s.templated()
 }
 
 func (s *server) makeTemplate() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	name := s.named(templateName)
+	name := templateName
 	if err := s.makeEmpty(ctx, name); err != nil {
 		return fmt.Errorf("make the template database: %w", err)
 	}
@@ -204,7 +187,7 @@ func (s *server) makeTemplate() error {
 // fill returns a template with what a function puts into it, made at the first call for a name.
 // Tests that come meanwhile wait for it.
 func (s *server) fill(name string, put func(url string)) (string, error) {
-	template := s.named(templateName + "_" + identifier(name))
+	template := templateName + "_" + identifier(name)
 	s.mu.Lock()
 	if s.filled == nil {
 		s.filled = map[string]func() error{}
@@ -229,7 +212,7 @@ func (s *server) makeFilled(template string, put func(url string)) error {
 	if err := s.templated(); err != nil {
 		return err
 	}
-	if err := s.admin(ctx, "CREATE DATABASE "+template+" TEMPLATE "+s.named(templateName)+" STRATEGY file_copy"); err != nil {
+	if err := s.admin(ctx, "CREATE DATABASE "+template+" TEMPLATE "+templateName+" STRATEGY file_copy"); err != nil {
 		return fmt.Errorf("make a template to fill: %w", err)
 	}
 	put(s.url(template))
@@ -250,26 +233,17 @@ func (s *server) close(ctx context.Context, name string) error {
 
 // makeEmpty makes a database without the schema.
 func (s *server) makeEmpty(ctx context.Context, name string) error {
-	if s.cluster != nil {
-		return s.cluster.makeTemplate(ctx, name)
-	}
 	return s.admin(ctx, "CREATE DATABASE "+name+" TEMPLATE template0")
 }
 
 // clone makes a database; the test's name is in its name, for people who look
 // at a server while tests run.
 func (s *server) clone(ctx context.Context, template, test string) (string, error) {
-	name := s.named(fmt.Sprintf("t%d_%s", s.serial.Add(1), identifier(test)))
+	name := fmt.Sprintf("t%d_%s", s.serial.Add(1), identifier(test))
 	// Copying files takes a third of the time of the default, which writes every
 	// page to the write-ahead log; its checkpoints are cheap without fsync.
 	if err := s.admin(ctx, "CREATE DATABASE "+name+" TEMPLATE "+template+" STRATEGY file_copy"); err != nil {
 		return "", fmt.Errorf("make a database for %s: %w", test, err)
-	}
-	if s.cluster != nil && strings.HasSuffix(template, templateName) {
-		// The settings of a database are not copied with it.
-		if _, err := s.migrate(ctx, s.url(name)); err != nil {
-			return "", fmt.Errorf("set a database for %s: %w", test, err)
-		}
 	}
 	return name, nil
 }
@@ -286,9 +260,6 @@ func (s *server) drop(ctx context.Context, name string) error {
 // connection each time, which costs two milliseconds and, unlike a pool, leaves
 // no goroutine behind for the tests' leak checks to find.
 func (s *server) admin(ctx context.Context, sql string) error {
-	if s.cluster != nil {
-		return s.cluster.each(ctx, sql)
-	}
 	pg, err := s.started()
 	if err != nil {
 		return err
@@ -307,9 +278,6 @@ func (s *server) admin(ctx context.Context, sql string) error {
 // which pgx does not know: tests connect with pgx directly, and the server's
 // directory is this process's own.
 func (s *server) url(name string) string {
-	if s.cluster != nil {
-		return s.cluster.url(0, name)
-	}
 	pg, err := s.started()
 	if err != nil {
 		return "" // not reached: there is no database without a server

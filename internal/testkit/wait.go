@@ -89,8 +89,8 @@ func Throughout(t testing.TB, so time.Duration, ok func() error) {
 	}
 }
 
-// LockAwaited is nil when sessions of the database, on a cluster of all its nodes, wait for
-// at least n locks.
+// LockAwaited is nil when sessions of the database wait for at least n
+// locks.
 func LockAwaited(t testing.TB, pool *pgxpool.Pool, n int) error {
 	waiting, err := LocksAwaited(t, pool)
 	if err == nil && waiting < n {
@@ -108,10 +108,6 @@ func LocksAwaited(t testing.TB, db interface {
 	for _, c := range condition {
 		sql += " AND " + c
 	}
-	if current == nil || current.cluster == nil {
-		err = db.QueryRow(t.Context(), sql).Scan(&waiting)
-		return waiting, err
-	}
-	err = db.QueryRow(t.Context(), `SELECT sum(result::integer) FROM run_command_on_all_nodes($1) WHERE success`, sql).Scan(&waiting)
+	err = db.QueryRow(t.Context(), sql).Scan(&waiting)
 	return waiting, err
 }

@@ -93,7 +93,7 @@ func (b *Bench) Project(entries int) {
 func (b *Bench) ProjectBy(entries int, rules projections.Rules) {
 	b.t.Helper()
 	runner, err := projections.NewRunner(projections.RunnerConfig{
-		Pool: b.Pool, Nodes: testkit.Must(pg.NodesOf(b.t.Context(), b.Pool))(b.t), Notifier: b.Notifier, Clock: time.Now, Logger: NoLog(), Entries: entries, Rules: rules,
+		Pool: b.Pool, Notifier: b.Notifier, Clock: time.Now, Logger: NoLog(), Entries: entries, Rules: rules,
 	})
 	if err != nil {
 		b.t.Fatal(err)

@@ -12,16 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
 // AuditorConfig of an Auditor.
 type AuditorConfig struct {
-	// Nodes are those of the Citus cluster that Pool's database belongs to (pg.NodesOf); nil:
-	// it is one PostgreSQL.
-	Nodes *pg.Nodes
-
 	Pool    *pgxpool.Pool // opened with PoolSettings; at least 3 connections
 	Direct  string        // see Config.Direct
 	Clock   func() time.Time
@@ -240,9 +235,6 @@ func (a *Auditor) report(ctx context.Context, v *Verification, derived int64, li
 // is the longest ago. It returns "" when there is none.
 func (a *Auditor) claimNext(ctx context.Context) (id string, older bool, err error) {
 	now := a.cfg.Clock()
-	if a.cfg.Nodes != nil {
-		return claimOnCluster(ctx, a, now)
-	}
 	err = a.cfg.Pool.QueryRow(ctx, `
 		WITH due AS (
 		     SELECT w.workspace_id, coalesce(c.position > 0 AND c.rules < $5, false) AS older

@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/projectionstest"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
@@ -36,7 +35,7 @@ func newAuditing(b *bench, rules projections.Rules, change ...func(*replay.Audit
 	b.t.Cleanup(pool.Close)
 	a := &auditing{b: b, now: time.Now(), metrics: prometheus.NewRegistry()}
 	cfg := replay.AuditorConfig{
-		Pool: pool, Nodes: testkit.Must(pg.NodesOf(b.t.Context(), pool))(b.t), Clock: func() time.Time { return a.now }, Logger: slog.New(slog.NewTextHandler(&a.log, nil)),
+		Pool: pool, Clock: func() time.Time { return a.now }, Logger: slog.New(slog.NewTextHandler(&a.log, nil)),
 		Metrics: a.metrics, Rules: rules, Rate: 1_000_000, Idle: time.Millisecond,
 	}
 	for _, c := range change {

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // RateLimiter waits until n more entries or rows may be processed. It is called
@@ -76,7 +74,6 @@ type yieldingLimiter struct {
 	slowly RateLimiter
 
 	mu        sync.Mutex // guards the rest
-	query     string     // of activity; empty: not known yet
 	checkedAt time.Time
 	activity  int64 // entries in the log and recorded requests, as the statistics have them
 	busyUntil time.Time
@@ -119,27 +116,10 @@ const (
 	activityTables = `SELECT 'event_log'::regclass AS name UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = 'request_log'::regclass`
 
 	activitySQL = `SELECT coalesce(sum(pg_stat_get_tuples_inserted(name)), 0)::bigint FROM (` + activityTables + `) t`
-
-	// On a Citus cluster the rows are in the shards of each node. One that is away has no part.
-	clusterActivitySQL = `
-		SELECT coalesce(sum(CASE WHEN success THEN result::bigint END), 0)::bigint
-		  FROM run_command_on_all_nodes($$
-		       SELECT coalesce(sum(pg_stat_get_tuples_inserted(to_regclass(shard_name(logicalrelid, shardid)))), 0)
-		         FROM pg_dist_shard WHERE logicalrelid IN (` + activityTables + `)$$, give_warning_for_connection_errors => true)`
 )
 
 // read returns how many entries and records of requests were inserted.
 func (y *yieldingLimiter) read(ctx context.Context) (activity int64, err error) {
-	if y.query == "" {
-		distributed, err := pg.OnCitus(ctx, y.pool)
-		if err != nil {
-			return 0, err
-		}
-		y.query = activitySQL
-		if distributed {
-			y.query = clusterActivitySQL
-		}
-	}
-	err = y.pool.QueryRow(ctx, y.query).Scan(&activity)
+	err = y.pool.QueryRow(ctx, activitySQL).Scan(&activity)
 	return activity, err
 }

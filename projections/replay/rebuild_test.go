@@ -13,8 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/projectionstest"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
@@ -224,7 +222,7 @@ func TestRebuildLetsAFailingWorkspaceGoOn(t *testing.T) {
 	bothWays(t, func(t *testing.T, memory int64) {
 		b := projected(t).within(memory)
 		b.damage(`UPDATE client SET base = replace(base, '"billing_status"', '"billing_standing"')`)
-		runner, err := projections.NewRunner(projections.RunnerConfig{Pool: b.Pool, Nodes: testkit.Must(pg.NodesOf(t.Context(), b.Pool))(t), Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), Sweep: 10 * time.Millisecond})
+		runner, err := projections.NewRunner(projections.RunnerConfig{Pool: b.Pool, Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), Sweep: 10 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections/projectionstest"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
@@ -20,7 +19,7 @@ func (b *bench) buildTrees(change ...func(*eventtree.BuilderConfig)) (stop func(
 	b.t.Helper()
 	pool := testkit.OpenPool(b.t, b.URL, eventtree.Connections)
 	cfg := eventtree.BuilderConfig{
-		Pool: pool, Nodes: testkit.Must(pg.NodesOf(b.t.Context(), pool))(b.t), Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), Entries: 100, Gather: time.Millisecond, Sweep: 20 * time.Millisecond,
+		Pool: pool, Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), Entries: 100, Gather: time.Millisecond, Sweep: 20 * time.Millisecond,
 	}
 	for _, f := range change {
 		f(&cfg)

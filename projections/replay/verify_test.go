@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/projectionstest"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
@@ -115,7 +114,7 @@ func TestVerifyBesideTheService(t *testing.T) {
 		r := b.replayer()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		runner, err := projections.NewRunner(projections.RunnerConfig{Pool: b.Pool, Nodes: testkit.Must(pg.NodesOf(t.Context(), b.Pool))(t), Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), Entries: 50})
+		runner, err := projections.NewRunner(projections.RunnerConfig{Pool: b.Pool, Notifier: b.Notifier, Clock: time.Now, Logger: projectionstest.NoLog(), Entries: 50})
 		if err != nil {
 			t.Fatal(err)
 		}

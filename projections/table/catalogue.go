@@ -23,16 +23,6 @@ func (s *Set) All() []*Table {
 // NewSet describes the read tables.
 func NewSet() *Set { return NewSetNamed(func(name string) string { return name }) }
 
-// Distributed makes the statements of s those for tables of a Citus cluster, each of which
-// names the workspace of the rows that it changes.
-func (s *Set) Distributed() *Set {
-	for _, t := range s.All() {
-		t.distributed = true
-		t.sql = t.statements()
-	}
-	return s
-}
-
 // NewSetNamed describes tables that are like the read tables but have other
 // names: named gets the name of a read table.
 func NewSetNamed(named func(name string) string) *Set {

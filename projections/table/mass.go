@@ -50,7 +50,7 @@ func ChangeAll(ctx context.Context, tx pgx.Tx, t *Table, workspaceID string, m *
 	if _, err := tx.Exec(ctx, "DECLARE mass_change NO SCROLL CURSOR FOR "+find, args...); err != nil {
 		return fail(err)
 	}
-	set, args := changeSQL(t, workspaceID, m)
+	set, args := changeSQL(t, m)
 	for size := firstSlice; ; {
 		began := time.Now()
 		ids, places, err := fetch(ctx, tx, size)
@@ -117,11 +117,7 @@ func findSQL(t *Table, workspaceID string, m *domain.MassChange) (sql string, ar
 		}
 		where = append(where, "("+strings.Join(holds, " OR ")+")")
 	}
-	place := "t.ctid::text"
-	if t.distributed {
-		place = "t.id"
-	}
-	return "SELECT t.id, " + place + " FROM " + t.Name + " t WHERE " + strings.Join(where, " AND ") + " ORDER BY " + along, args
+	return "SELECT t.id, t.ctid::text FROM " + t.Name + " t WHERE " + strings.Join(where, " AND ") + " ORDER BY " + along, args
 }
 
 // partColumns are the columns of the parts of an answer.
@@ -131,16 +127,11 @@ func partColumns() []string {
 
 // changeSQL changes rows by their places, which are the first argument. A place needs no
 // index, so there is one plan whatever statistics say. Nobody else moves the rows, because
-// the checkpoint of the workspace is locked. On distributed tables a row has no place that
-// all nodes know, and the first argument is ids.
-func changeSQL(t *Table, workspaceID string, m *domain.MassChange) (sql string, args []any) {
+// the checkpoint of the workspace is locked.
+func changeSQL(t *Table, m *domain.MassChange) (sql string, args []any) {
 	args = []any{nil, m.Position}
 	set := []string{"position = $2"}
-	from, where := "", []string{"t.ctid = ANY ($1::text[]::tid[])"}
-	if t.distributed {
-		args = append(args, workspaceID)
-		from, where = " FROM unnest($1::text[]) AS k (id)", []string{"t.workspace_id = $3", "t.id = k.id"}
-	}
+	where := []string{"t.ctid = ANY ($1::text[]::tid[])"}
 	for part, column := range partColumns() {
 		at := func(name string) string { return "strpos(t." + column + ", '" + name + "')" }
 		var pieces []string
@@ -176,5 +167,5 @@ func changeSQL(t *Table, workspaceID string, m *domain.MassChange) (sql string, 
 			}
 		}
 	}
-	return "UPDATE " + t.Name + " t SET " + strings.Join(set, ", ") + from + " WHERE " + strings.Join(where, " AND "), args
+	return "UPDATE " + t.Name + " t SET " + strings.Join(set, ", ") + " WHERE " + strings.Join(where, " AND "), args
 }

@@ -71,14 +71,9 @@ func alongKey(workspace string, by []Column) string {
 }
 
 // dropSQL deletes rows by their places, which alongKey finds: a DELETE has no order. Nobody
-// else moves them, because the checkpoint of the workspace is locked. On distributed tables
-// a row has no place that all nodes know.
+// else moves them, because the checkpoint of the workspace is locked.
 func (t *Table) dropSQL() string {
-	from := "DELETE FROM " + t.Name + " t"
-	if t.distributed {
-		return from + " USING " + rowsOf(t.Keys, 2) + " AS " + named(t.Keys) + " WHERE t.workspace_id = $1 AND " + join(t.Keys, " AND ", match)
-	}
-	return from + " WHERE t.ctid = ANY (ARRAY(SELECT f.ctid FROM " + rowsOf(t.Keys, 2) + " AS " + named(t.Keys) +
+	return "DELETE FROM " + t.Name + " t WHERE t.ctid = ANY (ARRAY(SELECT f.ctid FROM " + rowsOf(t.Keys, 2) + " AS " + named(t.Keys) +
 		" CROSS JOIN LATERAL (SELECT t.ctid FROM " + t.Name + " t" + alongKey("$1", t.Keys) + ") AS f))"
 }
 

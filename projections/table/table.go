@@ -28,10 +28,9 @@ type Table struct {
 	Columns []Column // all others
 
 	rowAccess
-	appendOnly  bool // the projector inserts rows and never changes them
-	tombstones  bool // the rows stand for others that were removed
-	distributed bool // see Set.Distributed
-	sql         statements
+	appendOnly bool // the projector inserts rows and never changes them
+	tombstones bool // the rows stand for others that were removed
+	sql        statements
 }
 
 // Column of a read table.

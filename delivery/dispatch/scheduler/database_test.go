@@ -186,10 +186,6 @@ func (p *process) poll(poll *Poll) {
 	answer := Polled{Poll: poll, Results: make([]PollResult, len(poll.Requests)), Changed: map[Key]*Loaded{}}
 	for i := range poll.Requests {
 		r := &poll.Requests[i]
-		if w.chance(20) { // its node is away
-			answer.Results[i].Unread = true
-			continue
-		}
 		h := w.webhooks[r.Key]
 		if h == nil {
 			continue

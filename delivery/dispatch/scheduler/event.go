@@ -138,7 +138,6 @@ type Loaded struct {
 
 // PollResult is what there is to send to one webhook.
 type PollResult struct {
-	Unread      bool // nothing could be read, because the node of its workspace is away; the rest is not set
 	Found       bool // the webhook exists
 	Visible     int64
 	NextAttempt time.Time // when the next retry after those read is due; zero: none waits

@@ -53,10 +53,6 @@ func (s *Scheduler) retryAt(now time.Time, q *queue, at time.Time) {
 	s.timers.update(now, q)
 }
 
-// unreadPause is the pause before a webhook is polled again that could not be read though
-// others could.
-const unreadPause = time.Second
-
 func (s *Scheduler) polled(now time.Time, e Polled) {
 	s.polls.underWay--
 	for i := range e.Poll.Requests {
@@ -64,10 +60,6 @@ func (s *Scheduler) polled(now time.Time, e Polled) {
 		q := r.queue
 		switch changed := e.Changed[r.Key]; {
 		case q.evict.lost:
-		case a.Unread:
-			if !q.evict.evicting {
-				s.retryAt(now, q, now.Add(unreadPause))
-			}
 		case !a.Found:
 			s.evict(q) // deleted
 		case changed != nil:

@@ -26,7 +26,6 @@ type Config struct {
 	Program   string // the ledgerfeed binary
 	Processes int    // that serve
 	Program0  string // another build that the run begins with; empty: Program
-	Citus     string // as CitusVariable; empty: the run has a PostgreSQL of its own
 }
 
 // Cluster is PostgreSQL and the processes of the program.
@@ -34,7 +33,6 @@ type Cluster struct {
 	Processes []*Process
 	Links     []*badnetwork.Proxy // to the database, of each process
 	Producers *badnetwork.Proxy   // to the database, of producers
-	Nodes     Nodes               // of the database
 	Beside    []*Process          // that AddProcess has added
 
 	cfg     Config
@@ -71,7 +69,10 @@ func (c *Cluster) prepare(ctx context.Context) (err error) {
 	if c.disk, err = newDisk(filepath.Join(c.cfg.Dir, "disk")); err != nil {
 		return err
 	}
-	if err := prepareDatabase(ctx, c); err != nil {
+	if c.primary, err = c.newServer(); err != nil {
+		return err
+	}
+	if err := c.primary.initialize(ctx); err != nil {
 		return err
 	}
 	if c.Producers, err = badnetwork.Listen(ctx, c.primary.Address()); err != nil {
@@ -90,26 +91,6 @@ func (c *Cluster) prepare(ctx context.Context) (err error) {
 		c.Processes = append(c.Processes, p)
 	}
 	return nil
-}
-
-// prepareDatabase makes the database, on a server of its own or on the nodes of a cluster.
-func prepareDatabase(ctx context.Context, c *Cluster) (err error) {
-	if c.cfg.Citus == "" {
-		if c.primary, err = c.newServer(); err != nil {
-			return err
-		}
-		return c.primary.initialize(ctx)
-	}
-	if c.Nodes, err = parseNodes(c.cfg.Citus); err != nil {
-		return err
-	}
-	c.primary = &Server{given: c.Nodes[0].Host}
-	return c.Nodes.makeDatabase(ctx)
-}
-
-// urlBy is the address of the database by a way to its server; on a cluster with its workers.
-func urlBy(c *Cluster, way string) string {
-	return urlAt(strings.Join(append([]string{way}, c.Nodes.workers()...), ","), databaseName)
 }
 
 // newServer prepares a server with a data directory of its own.
@@ -161,7 +142,7 @@ func (c *Cluster) Start(ctx context.Context) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
 	for _, p := range c.Processes {
-		p.env = c.environment(urlBy(c, p.database), append(p.listen, "LEDGERFEED_DRAIN_DELAY=0s")...)
+		p.env = c.environment(urlAt(p.database, databaseName), append(p.listen, "LEDGERFEED_DRAIN_DELAY=0s")...)
 	}
 	for _, p := range c.All() {
 		c.running.Go(func() { p.run(running) })
@@ -285,4 +266,4 @@ func (c *Cluster) Close() error {
 }
 
 // ProducersURL is the database by the way that producers have to it.
-func (c *Cluster) ProducersURL() string { return urlBy(c, c.Producers.Address()) }
+func (c *Cluster) ProducersURL() string { return urlAt(c.Producers.Address(), databaseName) }

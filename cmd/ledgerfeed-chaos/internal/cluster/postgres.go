@@ -32,7 +32,6 @@ const (
 
 // Server is one PostgreSQL server with its data directory.
 type Server struct {
-	given   string // host:port of one that the run was given; empty: it is the run's own
 	dir     string
 	port    int
 	bin     string // directory of the server's programs
@@ -81,9 +80,6 @@ func findPrograms(ctx context.Context, a account, base string) (string, error) {
 
 // Address is where the server listens.
 func (s *Server) Address() string {
-	if s.given != "" {
-		return s.given
-	}
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
 }
 

@@ -12,7 +12,7 @@ import (
 func ofDatabase() []*Kind {
 	return []*Kind{
 		{
-			Name: "postgres-kill", About: "kill -9 of all of PostgreSQL's processes, and a restart", Weight: 10, aim: aimServer, possible: ownServer,
+			Name: "postgres-kill", About: "kill -9 of all of PostgreSQL's processes, and a restart", Weight: 10, aim: aimServer,
 			do: func(ctx context.Context, s *Stage, _ *Plan, _ target) error {
 				server := s.Cluster.Primary()
 				server.Kill()
@@ -20,7 +20,7 @@ func ofDatabase() []*Kind {
 			},
 		},
 		{
-			Name: "backend-kill", About: "kill -9 of one of PostgreSQL's backends: it recovers by itself", Weight: 8, aim: aimServer, possible: ownServer,
+			Name: "backend-kill", About: "kill -9 of one of PostgreSQL's backends: it recovers by itself", Weight: 8, aim: aimServer,
 			do: func(ctx context.Context, s *Stage, p *Plan, _ target) error {
 				_, err := s.Cluster.Primary().KillBackend(ctx, p.Roll)
 				return err
@@ -28,20 +28,20 @@ func ofDatabase() []*Kind {
 		},
 		{
 			Name: "failover", About: "a synchronous replica takes over; nothing is lost", Weight: 2,
-			Shortest: time.Second, Longest: 3 * time.Second, aim: aimServer, possible: ownServer, do: failover,
+			Shortest: time.Second, Longest: 3 * time.Second, aim: aimServer, do: failover,
 		},
 		{
 			Name: "failover-lost-tail", About: "a replica without the last commits takes over", Weight: 2,
-			Shortest: time.Second, Longest: 3 * time.Second, aim: aimServer, possible: ownServer, do: failoverLosingTail,
+			Shortest: time.Second, Longest: 3 * time.Second, aim: aimServer, do: failoverLosingTail,
 		},
 		{
 			Name: "restore", About: "a backup of some seconds ago is restored", Weight: 2,
-			Shortest: 2 * time.Second, Longest: 5 * time.Second, aim: aimServer, possible: ownServer, do: restore,
+			Shortest: 2 * time.Second, Longest: 5 * time.Second, aim: aimServer, do: restore,
 		},
 		{
 			Name: "full-disk", About: "PostgreSQL's disk (a file system in memory) is full", Weight: 2,
 			Shortest: 2 * time.Second, Longest: 6 * time.Second, aim: aimServer, do: fillDisk,
-			possible: func(s *Stage) bool { return ownServer(s) && s.Cluster.CanFill() },
+			possible: func(s *Stage) bool { return s.Cluster.CanFill() },
 		},
 	}
 }

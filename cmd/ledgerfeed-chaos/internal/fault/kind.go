@@ -62,7 +62,7 @@ func Possible(s *Stage) (list []*Kind) {
 
 // Kinds are all kinds.
 func Kinds() []*Kind {
-	return slices.Concat(ofProcesses(), ofDatabase(), ofNetwork(), ofProducers(), ofLocks(), ofTenants(), ofRegion(), ofNodes())
+	return slices.Concat(ofProcesses(), ofDatabase(), ofNetwork(), ofProducers(), ofLocks(), ofTenants(), ofRegion())
 }
 
 // Bystanding are the names of kinds that those must not feel whom they are not about.

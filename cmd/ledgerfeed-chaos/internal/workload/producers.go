@@ -22,7 +22,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/watermillsql"
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -41,7 +40,6 @@ type producers struct {
 	*env
 
 	pool      *pgxpool.Pool
-	nodes     *entrance.Pools // nil: it is one PostgreSQL
 	log       *eventlog.Log
 	clocked   *eventlog.Log // with a clock that can be wrong
 	sources   map[string]*source

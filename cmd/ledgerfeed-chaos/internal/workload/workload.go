@@ -17,7 +17,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/check"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/cluster"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -144,18 +143,11 @@ func (w *Workload) openLogs(ctx context.Context) (err error) {
 	if p.pool, err = pg.Open(ctx, w.cluster.ProducersURL(), pg.Options{MaxConns: 12}); err != nil {
 		return err
 	}
-	at, err := entrance.New(ctx, entrance.Config{URL: w.cluster.ProducersURL(), Coordinator: p.pool, Logger: discard()})
-	if err != nil {
-		return err
-	}
-	if p.nodes, err = at.Open(ctx, pg.Options{MaxConns: 12}); err != nil {
-		return err
-	}
 	w.notifier = eventlog.NewNotifier(p.pool, discard())
-	if p.log, err = eventlog.New(eventlog.Config{Pool: p.pool, Nodes: p.nodes, Clock: time.Now, Notify: w.notifier.Notify}); err != nil {
+	if p.log, err = eventlog.New(eventlog.Config{Pool: p.pool, Clock: time.Now, Notify: w.notifier.Notify}); err != nil {
 		return err
 	}
-	if p.clocked, err = eventlog.New(eventlog.Config{Pool: p.pool, Nodes: p.nodes, Clock: w.Clock.Now, Notify: w.notifier.Notify}); err != nil {
+	if p.clocked, err = eventlog.New(eventlog.Config{Pool: p.pool, Clock: w.Clock.Now, Notify: w.notifier.Notify}); err != nil {
 		return err
 	}
 	w.Bystander = &Bystander{env: w.env, log: p.log, source: p.sources[Canary], inbox: w.Receivers.Inbox(Canary)}
@@ -225,7 +217,6 @@ func (w *Workload) StopOthers() {
 	w.beside.end()
 	if w.producers.pool != nil {
 		w.producers.pool.Close()
-		w.producers.nodes.Close()
 	}
 }
 

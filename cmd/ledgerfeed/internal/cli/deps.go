@@ -3,14 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/consolelink"
@@ -20,7 +18,6 @@ import (
 type Deps struct {
 	env *Env
 	*Database
-	nodes    *entrance.Pools
 	Pool     *pgxpool.Pool
 	Notifier *eventlog.Notifier
 	Log      *eventlog.Log
@@ -68,7 +65,6 @@ func (d *Deps) Notify(ctx context.Context) {
 
 // Close closes the connections.
 func (d *Deps) Close() {
-	d.nodes.Close()
 	d.Pool.Close()
 }
 
@@ -91,29 +87,12 @@ func newDeps(ctx context.Context, e *Env, db *Database, connections int) (*Deps,
 		pool.Close()
 		return nil, err
 	}
-	nodes, err := atNodes(ctx, e, db, pool, connections)
+	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: e.Clock, Notify: notifier.Notify, Tracer: e.Traces.Tracer()})
 	if err != nil {
 		pool.Close()
 		return nil, err
 	}
-	log, err := eventlog.New(eventlog.Config{Pool: pool, Nodes: nodes, Clock: e.Clock, Notify: notifier.Notify, Tracer: e.Traces.Tracer()})
-	if err != nil {
-		nodes.Close()
-		pool.Close()
-		return nil, err
-	}
-	return &Deps{env: e, Database: db, nodes: nodes, Pool: pool, Notifier: notifier, Log: log}, nil
-}
-
-// atNodes opens pools to the nodes that the address of the database names, if it is that of
-// a cluster, as they are now. A node that does not answer is of interest to its workspaces
-// alone, whose statements say so.
-func atNodes(ctx context.Context, e *Env, db *Database, pool *pgxpool.Pool, connections int) (*entrance.Pools, error) {
-	set, err := entrance.New(ctx, entrance.Config{URL: db.URL, Coordinator: pool, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return nil, err
-	}
-	return set.Open(ctx, pg.Options{MaxConns: int32(connections), Tracer: e.Traces.Statements()})
+	return &Deps{env: e, Database: db, Pool: pool, Notifier: notifier, Log: log}, nil
 }
 
 // Workspaces returns the store of workspaces.

@@ -54,7 +54,6 @@ func checks() []check {
 		{"transactions", checkTransactions},
 		{"replication", checkReplication},
 		{"replicas", checkReplicas},
-		{"nodes", checkNodes},
 		{"archiving", checkArchiving},
 		{"size", checkSize},
 		{"dead rows", checkDeadRows},

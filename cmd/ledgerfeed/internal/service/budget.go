@@ -127,13 +127,6 @@ func prepareNotifier(ctx context.Context, s *Service) (err error) {
 	if err != nil {
 		return err
 	}
-	if !s.database.Pooled {
-		nodes, err := s.connections.nodes.Listening(parameters)
-		if err != nil {
-			return err
-		}
-		s.notifier.ListenAtNodes(nodes)
-	}
 	if len(s.notifier.Ways()) == 0 {
 		s.env.Logger.WarnContext(ctx, "a pooler passes no notifications on, and LEDGERFEED_LISTEN_DATABASE_URL is not set: changes made by other processes are found by sweeps, after about a second")
 	}

@@ -24,11 +24,7 @@ func prepareIngest(ctx context.Context, s *Service) error {
 	}
 	// A log on connections of its own: appends that wait for a held workspace keep none of
 	// those of others.
-	nodes, err := openAtNodes(ctx, s, RoleIngest, pg.Options{})
-	if err != nil {
-		return err
-	}
-	log, err := eventlog.New(eventlog.Config{Pool: pool, Nodes: nodes, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer()})
+	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer()})
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/gauges"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 )
@@ -63,8 +61,6 @@ type Readiness struct {
 	// Notifications are the ways by which the process hears of the changes of others. Without
 	// one it works all the same, by sweeps.
 	Notifications []eventlog.Way `json:"notifications"`
-
-	Nodes []entrance.State `json:"nodes,omitempty"` // of the cluster, that DATABASE_URL names; one that is away takes no readiness
 }
 
 // readiness tells whether every role can do its work, or one of them, and if not, why.
@@ -85,7 +81,7 @@ func (s *Service) readiness(ctx context.Context, role string) Readiness {
 	is.Ready = len(is.Reasons) == 0
 	is.Connections = s.pools.Connections()
 	is.Connections.Most = s.connections.most
-	is.Replicas, is.Nodes = s.connections.replicas.States(), s.connections.nodes.States()
+	is.Replicas = s.connections.replicas.States()
 	is.Notifications = []eventlog.Way{}
 	if s.ready.Load() { // before, it may not have a notifier
 		is.Notifications = s.notifier.Ways()
@@ -136,20 +132,8 @@ func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(text, '\n')) // the caller has gone
 }
 
-// addProbe adds what is tried for a role. On a cluster it may fail because a node is away: the
-// work for workspaces on the others goes on, and the process has to stay ready for it.
-func addProbe(s *Service, role string, run func(context.Context) error) {
-	s.probes.add(role, func(ctx context.Context) error {
-		err := run(ctx)
-		if err == nil || !s.connections.cluster || !pg.NodeAway(err) {
-			return err
-		}
-		if _, err := s.pool.Exec(ctx, `SELECT`); err != nil {
-			return fmt.Errorf("ask the coordinator of the cluster: %w", err)
-		}
-		return nil
-	})
-}
+// addProbe adds what is tried for a role.
+func addProbe(s *Service, role string, run func(context.Context) error) { s.probes.add(role, run) }
 
 // run runs the probes, unless that was done just before.
 func (p *probes) run(ctx context.Context) []Unready {

@@ -125,17 +125,10 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	s.Add("clock", s.watchClock)
-	if err := followNodes(ctx, s); err != nil {
-		return err
-	}
 	if err := prepareNotifier(ctx, s); err != nil {
 		return err
 	}
-	nodes, err := openAtNodes(ctx, s, sharedPool, pg.Options{})
-	if err != nil {
-		return err
-	}
-	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Nodes: nodes, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer(), Metrics: s.metrics}); err != nil {
+	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer(), Metrics: s.metrics}); err != nil {
 		return err
 	}
 	s.Add("notifications", s.notifier.Run)
@@ -223,13 +216,9 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := openAtNodes(ctx, s, RoleAPI, pageOptions())
-	if err != nil {
-		return err
-	}
 	api, err := readapi.New(readapi.Config{
-		Replicas: replicas, ReplicaSet: s.connections.replicas, Cluster: s.connections.cluster, Nodes: nodes,
-		Pool: pool, Feed: feedOf(s, pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
+		Replicas: replicas, ReplicaSet: s.connections.replicas,
+		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
@@ -260,8 +249,7 @@ func wholeLists(ctx context.Context, s *Service, name string, ofWorkspace int) (
 	if err != nil {
 		return readapi.WholeLists{}, err
 	}
-	nodes, err := openAtNodes(ctx, s, name, listOptions(set))
-	return readapi.WholeLists{Pool: pool, Nodes: nodes, Most: most, MostOfWorkspace: ofWorkspace, Timeout: set.WholeListTimeout, Stall: set.WholeListStall}, err
+	return readapi.WholeLists{Pool: pool, Most: most, MostOfWorkspace: ofWorkspace, Timeout: set.WholeListTimeout, Stall: set.WholeListStall}, nil
 }
 
 // downloadKeeps is how long a download of the console keeps its place although somebody of another
@@ -276,25 +264,17 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := pg.NodesOf(ctx, pool)
-	if err != nil {
-		return err
-	}
-	entrances, err := openAtNodes(ctx, s, RoleProject, pg.Options{Settings: projections.PoolSettings()})
-	if err != nil {
-		return err
-	}
 	workers, massWorkers := projections.WorkersFor(s.connections.of[RoleProject])
 	runner, err := projections.NewRunner(projections.RunnerConfig{
 		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(), Rules: s.env.Rules,
-		Workers: workers, MassWorkers: massWorkers, Nodes: nodes, Entrances: entrances,
+		Workers: workers, MassWorkers: massWorkers,
 	})
 	if err != nil {
 		return err
 	}
 	addProbe(s, RoleProject, runner.Probe)
 	s.Add("projector", runner.Run)
-	if err := prepareTrees(ctx, s, nodes); err != nil {
+	if err := prepareTrees(ctx, s); err != nil {
 		return err
 	}
 	s.Add("counts of events", rollup.NewEvents(s.pool, s.env.Clock, s.env.Logger).Run)
@@ -302,7 +282,7 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 		return err
 	}
 	auditor, err := replay.NewAuditor(replay.AuditorConfig{
-		Pool: pool, Nodes: nodes, Direct: s.database.Direct, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
+		Pool: pool, Direct: s.database.Direct, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
 		Every: s.env.Settings.AuditEvery, ConvertOnly: s.env.Settings.AuditEvery == 0, Rate: s.env.Settings.AuditRate, Notify: s.notifier.Notify,
 	})
 	if err != nil {
@@ -318,12 +298,8 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := pg.NodesOf(ctx, pool)
-	if err != nil {
-		return err
-	}
 	engine, err := dispatch.New(dispatch.Config{
-		Pool: pool, Nodes: nodes, Keyring: s.keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
+		Pool: pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail(), Replicas: s.connections.replicas,
 	})
 	if err != nil {
@@ -376,7 +352,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	feed := feedOf(s, pool)
+	feed := eventlog.NewFeed(pool)
 	files, err := wholeLists(ctx, s, downloads, 1)
 	if err != nil {
 		return err
@@ -386,12 +362,8 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := openAtNodes(ctx, s, RoleConsole, options)
-	if err != nil {
-		return err
-	}
 	reader, err := readapi.NewReader(readapi.Config{
-		Replicas: replicas, ReplicaSet: s.connections.replicas, Cluster: s.connections.cluster, Nodes: nodes,
+		Replicas: replicas, ReplicaSet: s.connections.replicas,
 		Pool: pool, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
 		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: events.BesideTimeout, WholeLists: files,
 	})

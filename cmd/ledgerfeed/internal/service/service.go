@@ -20,7 +20,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/entrance"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/heap"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -46,8 +45,6 @@ type Service struct {
 		mark     string         // in their names, for this process
 		name     string         // of their sessions in PostgreSQL; empty: as DATABASE_URL has it
 		replicas *replica.Set   // of the database; nil: none
-		cluster  bool           // the database is that of a Citus cluster
-		nodes    *entrance.Set  // of the cluster that the database is of; nil: everything goes by one address
 	}
 	ready   atomic.Bool            // becomes false before the listeners close
 	unready atomic.Pointer[string] // why it is not ready although it runs; nil or empty: it is

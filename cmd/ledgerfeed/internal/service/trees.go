@@ -13,14 +13,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
-// prepareTrees prepares what adds events to the trees of their workspaces. Nodes are those
-// of the database's cluster; nil: it is one PostgreSQL.
-func prepareTrees(ctx context.Context, s *Service, nodes *pg.Nodes) error {
+// prepareTrees prepares what adds events to the trees of their workspaces.
+func prepareTrees(ctx context.Context, s *Service) error {
 	pool, err := s.openPool(ctx, treesPool, pg.Options{Settings: projections.PoolSettings()})
-	if err != nil {
-		return err
-	}
-	entrances, err := openAtNodes(ctx, s, treesPool, pg.Options{Settings: projections.PoolSettings()})
 	if err != nil {
 		return err
 	}
@@ -33,7 +28,7 @@ func prepareTrees(ctx context.Context, s *Service, nodes *pg.Nodes) error {
 		grown = gatherer.Grown
 	}
 	builder, err := eventtree.NewBuilder(eventtree.BuilderConfig{
-		Pool: pool, Nodes: nodes, Entrances: entrances, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
+		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
 		Grown: grown,
 	})
 	if err != nil {
