@@ -229,11 +229,6 @@ DECLARE
     fits   boolean;
     is_new boolean;
 BEGIN
-    -- Citus after 13.2.0 keeps one more plan at each execution, some 25 kB of a session that it
-    -- never gives back, where plans are kept; ledgerfeed.citus_keeps_plans says that one does not.
-    IF current_setting('citus.version', true) <> '13.2.0' AND current_setting('ledgerfeed.citus_keeps_plans', true) IS DISTINCT FROM 'on' THEN
-        PERFORM set_config('plan_cache_mode', 'force_custom_plan', true);
-    END IF;
     -- Neither is meant to be NULL, and every condition below takes them for one or the other.
     whole := coalesce(whole, false);
     restore := coalesce(restore, false);
@@ -263,18 +258,8 @@ BEGIN
         IF wait > 0 THEN
             began := clock_timestamp();
             was := current_setting('lock_timeout');
-            IF current_setting('citus.propagate_set_commands', true) IS NULL THEN
-                EXECUTE format('SET LOCAL lock_timeout = %L', log_patience(wait)::text || 'ms');
-                SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
-            ELSE -- a Citus cluster, where the node with the head is told of lock_timeout in some transactions only
-                WHILE h.position IS NULL AND EXISTS (SELECT FROM log_head l WHERE l.workspace_id = w) LOOP
-                    IF clock_timestamp() > began + log_patience(wait) * interval '1 ms' THEN
-                        RAISE EXCEPTION 'the workspace % is locked', w USING ERRCODE = 'lock_not_available';
-                    END IF;
-                    PERFORM pg_sleep(0.005);
-                    SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE SKIP LOCKED;
-                END LOOP;
-            END IF;
+            EXECUTE format('SET LOCAL lock_timeout = %L', log_patience(wait)::text || 'ms');
+            SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
         END IF;
         IF h.position IS NULL THEN
             made := workspace_create(w, w, now);
@@ -309,9 +294,8 @@ BEGIN
     positions := array_fill(NULL::bigint, ARRAY[n]);
     times := '{}';
     -- Few entries are inserted one by one, and each finds out by its INSERT whether the log
-    -- holds its id: statements whose plans a Citus cluster can keep, which those for all
-    -- entries are not. Many are inserted together after one look-up, and so are those of
-    -- which none may be appended when one is refused.
+    -- holds its id. Many are inserted together after one look-up, and so are those of which
+    -- none may be appended when one is refused.
     single := n = 1 OR (n <= 8 AND NOT whole);
     known := true;
     IF NOT single THEN

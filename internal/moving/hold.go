@@ -33,9 +33,7 @@ const held = `w.state = 'paused' AND w.epoch = w.pause_epoch AND coalesce((
 	SELECT (m.held -> w.webhook_id ->> 'epoch')::integer FROM workspace_move m WHERE m.workspace_id = $1), -1) = w.epoch`
 
 // before is, as JSON, what the webhooks of a workspace were before they were first held; and
-// epochs adds the epochs that they have since. Both are read before they are written, because
-// Citus takes no value of a distributed table in a statement that writes a table which every
-// node has a copy of.
+// epochs adds the epochs that they have since. Both are read before they are written.
 const (
 	before = `
 		SELECT coalesce(jsonb_object_agg(w.webhook_id, CASE WHEN ` + held + ` THEN (SELECT m.held -> w.webhook_id FROM workspace_move m WHERE m.workspace_id = $1)
@@ -121,9 +119,7 @@ func awaitFree(ctx context.Context, m *Mover) error {
 }
 
 // letGo gives webhooks, in tx of either place, the states back that they had before they
-// were held. What is pending goes on; the epoch does not go back. The values are columns of
-// their types before they are compared and set, because Citus refuses a cast that depends on
-// settings, such as that to a time, of a column in what an UPDATE sets.
+// were held. What is pending goes on; the epoch does not go back.
 func letGo(ctx context.Context, m *Mover, tx pgx.Tx, before []byte) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE webhook w SET state = h.state, paused_at = h.paused_at, version = w.version + 1

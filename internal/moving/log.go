@@ -53,8 +53,7 @@ func (h *lockedHead) closed() bool {
 }
 
 // lockHead locks the newest entry of the place that tx is at. The time is a query of its own,
-// after the lock: on a cluster the row is on another server than the one whose clock log_append
-// compares with, and Citus refuses the clock in statements that write.
+// after the lock.
 func lockHead(ctx context.Context, m *Mover, tx pgx.Tx) (*lockedHead, error) {
 	var (
 		h lockedHead

@@ -115,8 +115,7 @@ func TestBothWaysDoTheSame(t *testing.T) {
 	}
 }
 
-// The types of their rows are counted, because a Citus node looks up each relation that a
-// statement reads in pg_class, also one that is being dropped.
+// temporaryTables counts the types of their rows.
 const temporaryTables = `
 	SELECT count(*)::text FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
 	 WHERE t.typtype = 'c' AND starts_with(n.nspname, 'pg_temp_')`
