@@ -5,19 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -67,62 +63,6 @@ func TestTreesThatAreBuiltAgainAreTheSame(t *testing.T) {
 		t.Error("the trees are others")
 	}
 	b.sound("w")
-}
-
-// TestTreesOfBeforeAreBuiltAnew: the migration takes the tree of those without pay:read away where it has
-// an event that is not theirs any more, and nothing else. It is built anew, while the other one stays
-// as it is and then goes on.
-func TestTreesOfBeforeAreBuiltAnew(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	random := rand.New(rand.NewPCG(12, 12))
-	b.append("w", random, 1200)
-	for i := range 300 { // no charge that is not billed
-		testkit.Must(b.log.Append(t.Context(), testkit.Must(domain.NewDraft("other", domain.TypeChargeDeleted, fmt.Appendf(nil, `{"charge_id":"ch_%d"}`, i)))(t)))(t)
-	}
-	b.show("other")
-	stop := b.start(func(c *eventtree.BuilderConfig) { c.Entries = 100 })
-	b.built("w", "other")
-	stop()
-	for _, id := range []string{"w", "other"} { // what a witness has seen of them
-		for _, s := range eventtree.Sights() {
-			b.exec(`INSERT INTO event_cosignature SELECT workspace_id, sight, 'a+1', 'o', position, chain, size, root, 'x' FROM event_tree WHERE workspace_id = $1 AND sight = $2`, id, s)
-		}
-	}
-	kept := func(id string, sights ...eventtree.Sight) (list []string) {
-		for _, sql := range []string{
-			`SELECT t::text FROM event_tree t WHERE workspace_id = $1 AND sight = ANY ($2) ORDER BY sight`,
-			`SELECT t::text FROM event_tile t WHERE workspace_id = $1 AND sight = ANY ($2) ORDER BY sight, level, tile`,
-			`SELECT t::text FROM event_cosignature t WHERE workspace_id = $1 AND sight = ANY ($2) ORDER BY sight`,
-		} {
-			list = append(list, testkit.Must(pgx.CollectRows(testkit.Must(b.pool.Query(t.Context(), sql, id, sights))(t), pgx.RowTo[string]))(t)...)
-		}
-		return list
-	}
-	other, paid, before := kept("other", eventtree.Sights()...), kept("w", eventtree.WithPay), kept("w", eventtree.WithoutPay)
-	names := testkit.Must(filepath.Glob("../../migrations/*_pay_events.sql"))(t)
-	migration := string(testkit.Must(os.ReadFile(names[0]))(t))
-	_, up, _ := strings.Cut(migration, "-- +goose Up\n")
-	up, _, _ = strings.Cut(up, "-- +goose Down\n")
-	b.exec(up)
-	if left := kept("w", eventtree.WithoutPay); len(left) > 0 {
-		t.Errorf("%d rows are left of the tree", len(left))
-	}
-	if !slices.Equal(other, kept("other", eventtree.Sights()...)) || !slices.Equal(paid, kept("w", eventtree.WithPay)) {
-		t.Error("another tree was changed")
-	}
-	b.start(func(c *eventtree.BuilderConfig) { c.Entries = 100 })
-	b.built("w")
-	if !slices.Equal(paid, kept("w", eventtree.WithPay)) {
-		t.Error("the tree of all events was changed")
-	}
-	if again := kept("w", eventtree.WithoutPay); !slices.Equal(again, before[:len(before)-1]) { // it was cosigned
-		t.Errorf("the tree that was built anew is another: %d rows, %d", len(again), len(before)-1)
-	}
-	b.append("w", random, 500)
-	b.built("w")
-	b.sound("w")
-	b.sound("other")
 }
 
 // TestOtherRulesWriteNoTree: a program of the version before, which does not say by which rules its
