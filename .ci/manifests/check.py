@@ -12,7 +12,7 @@ import yaml
 
 LISTENS = {"api": ("LEDGERFEED_LISTEN", 8080), "console": ("LEDGERFEED_CONSOLE_LISTEN", 8081), "admin": ("LEDGERFEED_ADMIN_LISTEN", 9090)}
 VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
-PROGRAMS_OWN = {"GOGC", "GOMEMLIMIT", "PGSSLROOTCERT"}
+PROGRAMS_OWN = {"GOGC", "GOMEMLIMIT", "PGSSLROOTCERT", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"}
 
 
 class Checker:
@@ -70,9 +70,9 @@ class Checker:
             variable = e["name"]
             self.expect(variable in self.settings or variable in PROGRAMS_OWN, name, f"{variable} is not one of the program's")
             self.expect(variable not in env, name, f"{variable} is set twice")
-            secret = self.settings.get(variable, {}).get("secret", False)
+            secret = variable == "OTEL_EXPORTER_OTLP_HEADERS" or self.settings.get(variable, {}).get("secret", False)
             self.expect(("valueFrom" in e) == secret, name, f"{variable} has to come from a Secret if it is secret, and only then")
-            examples = {"DATABASE_URL": "postgres://db/x", "LEDGERFEED_SECRET_KEY": "0123456789abcdef", "LEDGERFEED_SIGNING_KEY": "PRIVATE+KEY+ledgerfeed+0b28140f+AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB", "LEDGERFEED_SMTP_URL": "smtp://mail:587", "LEDGERFEED_OIDC_CLIENT_SECRET": "x", "LEDGERFEED_TRACES_HEADERS": "authorization=x", "LEDGERFEED_RELAY_URL": "nats://nats:4222/?replicas=3", "LEDGERFEED_INGEST_URL": "postgres://shop/shop?topic=ledgerfeed"}
+            examples = {"DATABASE_URL": "postgres://db/x", "LEDGERFEED_SECRET_KEY": "0123456789abcdef", "LEDGERFEED_SIGNING_KEY": "PRIVATE+KEY+ledgerfeed+0b28140f+AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB", "LEDGERFEED_SMTP_URL": "smtp://mail:587", "LEDGERFEED_OIDC_CLIENT_SECRET": "x", "OTEL_EXPORTER_OTLP_HEADERS": "authorization=x", "LEDGERFEED_RELAY_URL": "nats://nats:4222/?replicas=3", "LEDGERFEED_INGEST_URL": "postgres://shop/shop?topic=ledgerfeed"}
             env[variable] = e.get("value", examples.get(variable))
         r = subprocess.run([self.program, "config", "--json"], env=env, cwd=scratch, capture_output=True, text=True)
         self.expect(r.returncode == 0, name, "the program refuses its settings: " + r.stderr)

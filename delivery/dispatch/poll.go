@@ -10,7 +10,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
 const (
@@ -38,9 +37,9 @@ func (d *Dispatcher) poll(ctx context.Context, p *scheduler.Poll) scheduler.Even
 	if d.sightings != nil {
 		d.sightings.notePolled(p, polled.Results, time.Now()) // not of the injected clock: it measures the servers
 	}
-	if d.cfg.Tracer != nil && tracing.RecordsLinks(d.cfg.Tracer) {
+	if d.cfg.Tracer != nil {
 		if err := d.store.readTraces(limited, &polled); err != nil {
-			d.logger.DebugContext(ctx, "cannot read the traces of appends; attempts are made without links to them", "error", err)
+			d.logger.DebugContext(ctx, "cannot read the traces of appends; attempts have traces of their own", "error", err)
 		}
 	}
 	return polled

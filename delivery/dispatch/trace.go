@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,20 +23,17 @@ type attemptTracer struct {
 }
 
 func newAttemptTracer(tracer trace.Tracer) attemptTracer {
-	return attemptTracer{tracer, []trace.SpanStartOption{trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient)}}
+	return attemptTracer{tracer, []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}}
 }
 
-// begin begins the span of an attempt: a trace of its own, with a link to the append of the
-// event. The URL may contain a secret, so the host alone is recorded.
+// begin begins the span of an attempt: in the trace of the event's append where that is recorded,
+// otherwise in one of its own. The URL may contain a secret, so the host alone is recorded.
 func (t attemptTracer) begin(ctx context.Context, w *work) (spanned context.Context, end func()) {
 	if t.tracer == nil {
 		return ctx, func() {}
 	}
-	a, options := w.attempt, t.options
-	if a.Traced != "" {
-		options = append(slices.Clip(options), tracing.Link(a.Traced))
-	}
-	ctx, w.span = t.tracer.Start(ctx, "webhook attempt", options...)
+	a := w.attempt
+	ctx, w.span = t.tracer.Start(tracing.Within(ctx, a.Traced), "webhook attempt", t.options...)
 	return ctx, func() {
 		defer w.span.End()
 		if !w.span.IsRecording() {

@@ -63,9 +63,6 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_RELAY_ENVELOPE":            {"true", "CloudEvents", "avro"},
 	"LEDGERFEED_METRICS_WORKSPACES":        {"every one", "one;two", tooManyIDs()},
 	"LEDGERFEED_PPROF":                     {"yes", "on", "2"},
-	"LEDGERFEED_TRACES_URL":                {"localhost", "grpc://127.0.0.1:4317", "http://127.0.0.1:4317/?key=1"},
-	"LEDGERFEED_TRACES_HEADERS":            {"hunter2", "two words=hunter2", "=hunter2"},
-	"LEDGERFEED_TRACES_RATIO":              {"2", "some", "-0.5"},
 	"LEDGERFEED_LOG_FORMAT":                {"xml", "JSON", "logfmt"},
 	"LEDGERFEED_LOG_LEVEL":                 {"trace", "5", "loud"},
 	"LEDGERFEED_WHOLE_LISTS":               {"0", "all", "1001"},
@@ -145,7 +142,7 @@ func TestEverySettingsMessage(t *testing.T) {
 // A password in an address is not shown either.
 func TestPasswordsInAddresses(t *testing.T) {
 	t.Parallel()
-	for _, variable := range []string{"LEDGERFEED_BASE_URL", "LEDGERFEED_DOCS_URL", "LEDGERFEED_CONSOLE_URL", "LEDGERFEED_OIDC_ISSUER", "LEDGERFEED_TRACES_URL"} {
+	for _, variable := range []string{"LEDGERFEED_BASE_URL", "LEDGERFEED_DOCS_URL", "LEDGERFEED_CONSOLE_URL", "LEDGERFEED_OIDC_ISSUER"} {
 		_, err := Read([]string{variable + "=https://me:hunter2@acme.example", partners[variable]}, nil)
 		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.HasPrefix(err.Error(), variable+` is "https://me:xxxxx@acme.example": want `) {
 			t.Errorf("%s: %v", variable, err)

@@ -166,8 +166,6 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_RELAY_NAME", domain.IsID(s.RelayName)},
 		{"LEDGERFEED_INGEST_URL", s.IngestURL == "" || isSource(s.IngestURL)},
 		{"LEDGERFEED_INGEST_NAME", domain.IsID(s.IngestName)},
-		{"LEDGERFEED_TRACES_URL", s.TracesURL == "" || isAddress(s.TracesURL)},
-		{"LEDGERFEED_TRACES_RATIO", s.TracesRatio >= 0 && s.TracesRatio <= 1},
 		{"LEDGERFEED_LOG_FORMAT", s.LogFormat == "text" || s.LogFormat == "json"},
 	} {
 		if !c.ok {
@@ -239,26 +237,6 @@ func (p *prefixes) UnmarshalText(text []byte) error {
 			return fmt.Errorf("cannot read a CIDR: %w", err)
 		}
 		*p = append(*p, prefix.Masked())
-	}
-	return nil
-}
-
-// headers is a list of NAME=value, separated by commas.
-type headers map[string]string
-
-// headerName is what names of headers are made of.
-const headerName = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-
-// UnmarshalText reads the list. A comma cannot be part of a value.
-func (h *headers) UnmarshalText(text []byte) error {
-	*h = headers{}
-	for part := range strings.SplitSeq(string(text), ",") {
-		name, value, ok := strings.Cut(part, "=")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		if !ok || name == "" || strings.Trim(name, headerName) != "" || strings.ContainsFunc(value, unicode.IsControl) {
-			return errors.New("want NAME=value")
-		}
-		(*h)[name] = value
 	}
 	return nil
 }

@@ -115,9 +115,6 @@ type Settings struct {
 	PProf bool `env:"LEDGERFEED_PPROF" envDefault:"false" want:"true or false"`
 
 	// Traces; without an address there are none.
-	TracesURL     string  `env:"LEDGERFEED_TRACES_URL" want:"the address of an OTLP receiver (HTTP), such as http://127.0.0.1:4318"`
-	TracesHeaders headers `env:"LEDGERFEED_TRACES_HEADERS" secret:"true" want:"headers such as Authorization=Bearer 123, separated by commas"`
-	TracesRatio   float64 `env:"LEDGERFEED_TRACES_RATIO" envDefault:"0.01" want:"a part from 0 to 1, such as 0.01"`
 
 	LogFormat string     `env:"LEDGERFEED_LOG_FORMAT" envDefault:"text" want:"text or json"`
 	LogLevel  slog.Level `env:"LEDGERFEED_LOG_LEVEL" envDefault:"info" want:"debug, info, warn or error"`

@@ -40,7 +40,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8,::1/128", "LEDGERFEED_WEBHOOK_CA_FILE=/x.pem", "LEDGERFEED_SMTP_URL=smtp://u:p@mail.acme.example:25", "LEDGERFEED_MAIL_FROM=billing@acme.example", "LEDGERFEED_SMTP_REQUIRE_TLS=true",
 		"LEDGERFEED_OIDC_ISSUER=https://id.acme.example", "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_SECRET=shh", "LEDGERFEED_OIDC_SCOPES=groups,roles",
 		"LEDGERFEED_OIDC_CLAIM=roles", "LEDGERFEED_OIDC_MAP=finance=acme:admin", "LEDGERFEED_DRAIN_DELAY=0s", "LEDGERFEED_AUDIT_EVERY=0", "LEDGERFEED_AUDIT_RATE=7",
-		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error", "LEDGERFEED_PPROF=true", "LEDGERFEED_METRICS_WORKSPACES=acme, beta,acme", "LEDGERFEED_TRACES_URL=http://127.0.0.1:4318", "LEDGERFEED_TRACES_HEADERS=Authorization=Bearer x, X-Tenant=a=b", "LEDGERFEED_TRACES_RATIO=0.5",
+		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error", "LEDGERFEED_PPROF=true", "LEDGERFEED_METRICS_WORKSPACES=acme, beta,acme",
 		"LEDGERFEED_CONSOLE_EMBED_ORIGINS=https://App.acme.example:8443/, http://localhost:3000", "LEDGERFEED_CONSOLE_NAME=Acme", "LEDGERFEED_CONSOLE_ACCENT=#1d4ed8", "LEDGERFEED_CONSOLE_LOGO=/logo.svg",
 		"LEDGERFEED_WHOLE_LISTS=7", "LEDGERFEED_WHOLE_LISTS_PER_WORKSPACE=3", "LEDGERFEED_WHOLE_LIST_TIMEOUT=1h", "LEDGERFEED_WHOLE_LIST_STALL=7s",
 		"LEDGERFEED_TLS_CERT=/cert.pem", "LEDGERFEED_TLS_KEY=/key.pem",
@@ -74,9 +74,6 @@ func TestEverySettingIsRead(t *testing.T) {
 	}
 	if s.TrustedProxies[0].String() != "10.0.0.0/8" || s.Mail().From != "billing@acme.example" || !s.Mail().RequireTLS || s.Identity().Map["finance"][0].Role != "admin" {
 		t.Errorf("%+v", s)
-	}
-	if s.TracesHeaders["Authorization"] != "Bearer x" || s.TracesHeaders["X-Tenant"] != "a=b" {
-		t.Errorf("headers of traces: %v", s.TracesHeaders)
 	}
 	var out bytes.Buffer
 	logger := s.Logger(&out)

@@ -32,7 +32,7 @@ func FromHeader(ctx context.Context, h http.Header) context.Context {
 	if len(h[Header]) != 1 {
 		return ctx
 	}
-	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: h[Header][0]})
+	return Within(ctx, h[Header][0])
 }
 
 // Traceparent writes the current span in the form of the header; empty: there is none.
@@ -53,15 +53,10 @@ func Recorded(ctx context.Context) string {
 	return Traceparent(ctx)
 }
 
-// Link is a link to a span in the form of the header, as an option of a span; nothing for
-// a text in another form.
-func Link(text string) trace.SpanStartOption {
-	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{traceparent: text})
-	link := trace.LinkFromContext(ctx)
-	if !link.SpanContext.IsValid() {
-		return trace.WithLinks()
-	}
-	return trace.WithLinks(link)
+// Within returns a context below a span in the form of the header; ctx itself for a text in
+// another form.
+func Within(ctx context.Context, text string) context.Context {
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: text})
 }
 
 // End ends a span with the result of what it is of.

@@ -23,7 +23,7 @@ func newExporter(to sdktrace.SpanExporter, logger *slog.Logger) *exporter {
 	e := &exporter{
 		SpanExporter: to,
 		outage: periodic.Outage{
-			Logger: logger, Failing: "cannot send traces (LEDGERFEED_TRACES_URL); those of the meantime are lost, nothing else", Working: "traces are sent again",
+			Logger: logger, Failing: "cannot send traces (OTEL_EXPORTER_OTLP_ENDPOINT); those of the meantime are lost, nothing else", Working: "traces are sent again",
 		},
 		spans: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ledgerfeed_trace_spans_total", Help: "Spans of traces by result: sent, or failed because the receiver did not take them.",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -20,12 +19,22 @@ import (
 
 // Config of Start.
 type Config struct {
-	URL     string            // of an OTLP receiver, such as http://127.0.0.1:4318; without a path, /v1/traces
-	Headers map[string]string // of each request to it, such as an Authorization
-	Ratio   float64           // of traces that begin here, 0 to 1
-	Version string
-	Clock   func() time.Time
-	Logger  *slog.Logger
+	Version  string
+	Logger   *slog.Logger
+	Exporter sdktrace.SpanExporter // nil: to the OTLP receiver that the environment names
+	Sampler  sdktrace.Sampler      // nil: that of the environment; there, too, nil: a hundredth of what begins here
+}
+
+// Configured reports whether an environment names a receiver of traces, by OpenTelemetry's own
+// variables.
+func Configured(environ []string) bool {
+	values := map[string]string{}
+	for _, line := range environ {
+		name, value, _ := strings.Cut(line, "=")
+		values[name] = value
+	}
+	return values["OTEL_EXPORTER_OTLP_ENDPOINT"]+values["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] != "" &&
+		!strings.EqualFold(values["OTEL_SDK_DISABLED"], "true") && values["OTEL_TRACES_EXPORTER"] != "none"
 }
 
 // Traces makes and sends traces. A nil *Traces is one that is off.
@@ -40,6 +49,11 @@ const (
 	// sent at the end.
 	exportTimeout = 5 * time.Second
 
+	// defaultRatio is the part of the traces that begin here and are recorded, where the
+	// environment names no sampler. OpenTelemetry's own default is all of them, and an append
+	// that is recorded writes a row.
+	defaultRatio = 0.01
+
 	// maxValue is the most characters of an attribute: statements are longer.
 	maxValue = 2048
 )
@@ -47,33 +61,38 @@ const (
 // Start begins to send traces; Close ends it. What the receiver does not take in time
 // is dropped: at most 2,048 spans wait. It does not fail when the receiver is away.
 func Start(ctx context.Context, cfg Config) (*Traces, error) {
-	address, err := url.Parse(cfg.URL)
-	if err != nil {
-		return nil, fmt.Errorf("the address for traces: %w", err)
-	}
-	if strings.Trim(address.Path, "/") == "" {
-		address.Path = "/v1/traces"
-	}
-	client, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(address.String()), otlptracehttp.WithHeaders(cfg.Headers),
-		otlptracehttp.WithTimeout(exportTimeout), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
+	if cfg.Exporter == nil {
+		client, err := otlptracehttp.New(ctx, otlptracehttp.WithTimeout(exportTimeout), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
 			Enabled: true, InitialInterval: exportTimeout / 10, MaxInterval: exportTimeout / 2, MaxElapsedTime: exportTimeout,
 		}))
-	if err != nil {
-		return nil, fmt.Errorf("prepare to send traces: %w", err)
+		if err != nil {
+			return nil, fmt.Errorf("prepare to send traces: %w", err)
+		}
+		cfg.Exporter = client
 	}
-	exporter := newExporter(client, cfg.Logger)
+	about, err := resource.New(ctx, resource.WithAttributes(
+		attribute.String("service.name", "ledgerfeed"), attribute.String("service.version", cfg.Version),
+		attribute.String("service.instance.id", instance())), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	exporter := newExporter(cfg.Exporter, cfg.Logger)
 	limits := sdktrace.NewSpanLimits()
 	limits.AttributeValueLengthLimit = maxValue
-	provider := sdktrace.NewTracerProvider(
-		sdktrace.WithResource(resource.NewSchemaless(
-			attribute.String("service.name", "ledgerfeed"), attribute.String("service.version", cfg.Version),
-			attribute.String("service.instance.id", instance()))),
-		sdktrace.WithSampler(sdktrace.AlwaysSample()), // newSampler has decided before
+	options := []sdktrace.TracerProviderOption{
+		sdktrace.WithResource(about),
 		sdktrace.WithRawSpanLimits(limits),
 		sdktrace.WithBatcher(exporter, sdktrace.WithExportTimeout(exportTimeout)),
-	)
+	}
+	switch {
+	case cfg.Sampler != nil:
+		options = append(options, sdktrace.WithSampler(cfg.Sampler))
+	case os.Getenv("OTEL_TRACES_SAMPLER") == "":
+		options = append(options, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(defaultRatio))))
+	}
+	provider := sdktrace.NewTracerProvider(options...)
 	tracer := provider.Tracer("github.com/ledgerfeed/ledgerfeed", trace.WithInstrumentationVersion(cfg.Version))
-	return &Traces{provider: provider, exporter: exporter, tracer: newSampler(tracer, cfg.Ratio, cfg.Clock)}, nil
+	return &Traces{provider: provider, exporter: exporter, tracer: tracer}, nil
 }
 
 // instance tells one process from another.

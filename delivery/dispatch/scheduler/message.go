@@ -79,7 +79,7 @@ type Attempt struct {
 	EventType string
 	Body      []byte    // the event's public form
 	Published time.Time // created_at of the event
-	Traced    string    // the span in which the event was appended; see tracing.Link
+	Traced    string    // the span in which the event was appended; see tracing.Within
 
 	CreatedAt time.Time // of the delivery; zero before its first attempt
 	Made      int       // attempts made before this one

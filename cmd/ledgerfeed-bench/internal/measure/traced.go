@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
@@ -23,7 +25,11 @@ const (
 func (o *Options) Traced(ctx context.Context, name string, rate func(*tracing.Traces) (float64, error)) error {
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer receiver.Close()
-	traces, err := tracing.Start(ctx, tracing.Config{URL: receiver.URL, Ratio: tracedRatio, Clock: time.Now, Logger: NoLogger()})
+	client, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(receiver.URL+"/v1/traces"))
+	if err != nil {
+		return fmt.Errorf("cannot trace: %w", err)
+	}
+	traces, err := tracing.Start(ctx, tracing.Config{Exporter: client, Sampler: sdktrace.ParentBased(sdktrace.TraceIDRatioBased(tracedRatio)), Logger: NoLogger()})
 	if err != nil {
 		return fmt.Errorf("cannot trace: %w", err)
 	}

@@ -76,17 +76,13 @@ func (e *Env) Run(work func(ctx context.Context, args []string) error) func(*cob
 	}
 }
 
-// startTraces begins to send traces if the settings ask for it.
+// startTraces begins to send traces if the environment names a receiver.
 func (e *Env) startTraces(ctx context.Context) (err error) {
-	set := &e.Settings
-	if set.TracesURL == "" {
+	if !tracing.Configured(e.Environment()) {
 		return nil
 	}
 	e.Logger = slog.New(tracing.LogHandler(e.Logger.Handler()))
-	e.Traces, err = tracing.Start(ctx, tracing.Config{
-		URL: set.TracesURL, Headers: set.TracesHeaders, Ratio: set.TracesRatio,
-		Version: buildinfo.Read().Version, Clock: e.Clock, Logger: e.Logger,
-	})
+	e.Traces, err = tracing.Start(ctx, tracing.Config{Version: buildinfo.Read().Version, Logger: e.Logger})
 	return err
 }
 

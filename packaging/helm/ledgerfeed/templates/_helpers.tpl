@@ -113,7 +113,7 @@ name of its value. */}}
 {{ include "ledgerfeed.fromSecret" (list "LEDGERFEED_INGEST_URL" $secrets.ingest "secrets.ingest") }}
 {{- end }}
 {{- if $secrets.traces.name }}
-{{ include "ledgerfeed.fromSecret" (list "LEDGERFEED_TRACES_HEADERS" $secrets.traces "secrets.traces") }}
+{{ include "ledgerfeed.fromSecret" (list "OTEL_EXPORTER_OTLP_HEADERS" $secrets.traces "secrets.traces") }}
 {{- end }}
 {{- $settings := dict "LEDGERFEED_ADMIN_LISTEN" ":9090" "LEDGERFEED_LISTEN" ":8080" "LEDGERFEED_CONSOLE_LISTEN" ":8081" }}
 {{- if .root.Values.tls.secret }}
