@@ -17,7 +17,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
-	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/pooler"
 )
 
