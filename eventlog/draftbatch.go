@@ -261,12 +261,3 @@ func (r *appendResult) receipt(b *draftBatch, i int) (Receipt, error) {
 		Skipped:   r.outcomes[i] == "skipped",
 	}, nil
 }
-
-// workspacesOf are those of some batches.
-func workspacesOf(batches []draftBatch) []string {
-	ids := make([]string, len(batches))
-	for i := range batches {
-		ids[i] = batches[i].workspaceID
-	}
-	return ids
-}

@@ -26,14 +26,11 @@ type way struct {
 	reason    error
 }
 
-// set sets the reason for which the way is not connected; nil: it is. It reports whether
-// that is new.
-func (w *way) set(reason error) bool {
+// set sets the reason for which the way is not connected; nil: it is.
+func (w *way) set(reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	was := w.connected
 	w.connected, w.reason = reason == nil, reason
-	return was != w.connected
 }
 
 func (w *way) state(by string) Way {

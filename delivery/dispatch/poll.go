@@ -80,9 +80,6 @@ func (s *store) poll(ctx context.Context, p *scheduler.Poll, now time.Time) (pol
 	return polled, nil
 }
 
-// typeTest is the type of the entry that "Send test" makes for one webhook.
-const typeTest = "test.ping"
-
 // rowState marks the one row for each webhook that is not a message. Other rows
 // have their scheduler.Source in its place.
 const rowState = 10

@@ -27,19 +27,19 @@ type statements struct {
 
 func (t *Table) statements() statements {
 	key, all := t.primaryKey(), t.allColumns()
-	insert := "INSERT INTO " + t.Name + " (" + join(all, ", ", columnName("")) + ")" +
-		"\nSELECT " + join(all, ", ", func(i int, c *Column) string {
+	insert := "INSERT INTO " + t.Name + " (" + join(all, columnName("")) + ")" +
+		"\nSELECT " + join(all, func(i int, c *Column) string {
 		if i < len(key) {
 			return c.cast("k." + c.Name)
 		}
 		return c.cast("nullif(k." + c.Name + ", '')")
 	}) + "\n  FROM " + rowsOf(all, 1) + " AS " + named(all)
 	keysAfter := "SELECT " + readKeys(t.Keys) + " FROM " + t.Name + " t WHERE t.workspace_id = $1 AND " + keyIs(t.Keys, ">", 2)
-	inOrder := " ORDER BY " + join(t.Keys, ", ", columnName("t.")) + fmt.Sprintf(" LIMIT %d", PageRows)
+	inOrder := " ORDER BY " + join(t.Keys, columnName("t.")) + fmt.Sprintf(" LIMIT %d", PageRows)
 	return statements{
 		load: "t.workspace_id, t." + strings.Join(t.loadedColumns(), ", t."),
-		save: insert + "\nON CONFLICT (" + join(key, ", ", columnName("")) + ") DO UPDATE SET " +
-			join(t.Columns, ", ", func(_ int, c *Column) string { return c.Name + " = excluded." + c.Name }),
+		save: insert + "\nON CONFLICT (" + join(key, columnName("")) + ") DO UPDATE SET " +
+			join(t.Columns, func(_ int, c *Column) string { return c.Name + " = excluded." + c.Name }),
 		add:  insert,
 		drop: t.dropSQL(),
 
@@ -122,9 +122,9 @@ func (t *Table) primaryKey() []Column { return append([]Column{workspaceColumn()
 
 func (t *Table) allColumns() []Column { return append(t.primaryKey(), t.Columns...) }
 
-// join is a text for each of the columns, with a separator in between.
-func join(columns []Column, separator string, text func(i int, c *Column) string) string {
-	return strings.Join(texts(columns, text), separator)
+// join is a list of a text for each of the columns.
+func join(columns []Column, text func(i int, c *Column) string) string {
+	return strings.Join(texts(columns, text), ", ")
 }
 
 func texts(columns []Column, text func(i int, c *Column) string) []string {
@@ -147,11 +147,11 @@ func match(_ int, c *Column) string { return "t." + c.Name + " = " + c.cast("k."
 // first one numbered from.
 func rowsOf(columns []Column, from int) string {
 	array := func(i int, _ *Column) string { return fmt.Sprintf("$%d::text[]", from+i) }
-	return "unnest(" + join(columns, ", ", array) + ")"
+	return "unnest(" + join(columns, array) + ")"
 }
 
 // named is the name k with those of columns.
-func named(columns []Column) string { return "k (" + join(columns, ", ", columnName("")) + ")" }
+func named(columns []Column) string { return "k (" + join(columns, columnName("")) + ")" }
 
 // cast makes a value of the column's type of a text.
 func (c *Column) cast(text string) string {
@@ -163,7 +163,7 @@ func (c *Column) cast(text string) string {
 
 // readKeys selects the key as a Key has it.
 func readKeys(key []Column) string {
-	return join(key, ", ", func(_ int, c *Column) string {
+	return join(key, func(_ int, c *Column) string {
 		if c.typ == typeBigint {
 			return "lpad(t." + c.Name + "::text, 19, '0') AS " + c.Name
 		}
@@ -175,27 +175,27 @@ func readKeys(key []Column) string {
 // from.
 func keyIs(key []Column, operator string, from int) string {
 	parameter := func(i int, c *Column) string { return c.cast(fmt.Sprintf("$%d::text", from+i)) }
-	return "(" + join(key, ", ", columnName("t.")) + ") " + operator + " (" + join(key, ", ", parameter) + ")"
+	return "(" + join(key, columnName("t.")) + ") " + operator + " (" + join(key, parameter) + ")"
 }
 
 // rowSQL selects the key and all columns, which it names v0, v1, ….
 func (t *Table) rowSQL() string {
 	value := func(i int, c *Column) string { return fmt.Sprintf("t.%s::text AS v%d", c.Name, i) }
-	return "SELECT " + readKeys(t.Keys) + ", " + join(t.Columns, ", ", value) + " FROM " + t.Name + " t"
+	return "SELECT " + readKeys(t.Keys) + ", " + join(t.Columns, value) + " FROM " + t.Name + " t"
 }
 
 // pageSQL is one statement, so that rows and checkpoint come from one snapshot.
 // Parameters: workspace, key, limit.
 func (t *Table) pageSQL() string {
 	value := func(i int, _ *Column) string { return fmt.Sprintf("p.v%d", i) }
-	return "SELECT c.position, " + join(t.Keys, ", ", columnName("p.")) + ", " + join(t.Columns, ", ", value) + `
+	return "SELECT c.position, " + join(t.Keys, columnName("p.")) + ", " + join(t.Columns, value) + `
 		  FROM log_checkpoint c LEFT JOIN LATERAL (
 		       ` + t.rowSQL() + ` WHERE t.workspace_id = $1 AND ` + keyIs(t.Keys, ">", 2) +
-		" ORDER BY " + join(t.Keys, ", ", columnName("t.")) + fmt.Sprintf(" LIMIT $%d", 2+len(t.Keys)) + `) p ON true
+		" ORDER BY " + join(t.Keys, columnName("t.")) + fmt.Sprintf(" LIMIT $%d", 2+len(t.Keys)) + `) p ON true
 		 WHERE c.workspace_id = $1 AND c.consumer = 'read_models'`
 }
 
 // copySQL takes rows in the text format of COPY.
 func (t *Table) copySQL() string {
-	return "COPY " + t.Name + " (" + join(t.allColumns(), ", ", columnName("")) + ") FROM STDIN"
+	return "COPY " + t.Name + " (" + join(t.allColumns(), columnName("")) + ") FROM STDIN"
 }

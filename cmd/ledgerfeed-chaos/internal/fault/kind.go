@@ -47,7 +47,6 @@ type target struct {
 	beside    *cluster.Process // that does not answer readers
 	link      *badnetwork.Proxy
 	workspace string
-	number    int
 }
 
 // Possible are the kinds that this machine and this run allow.
