@@ -93,8 +93,7 @@ func noteHeld(ctx context.Context, m *Mover, tx pgx.Tx, query string) error {
 	return nil
 }
 
-// takenSQL counts the webhooks that a living process holds. The holders are read first,
-// because on a cluster the leases are on the coordinator alone.
+// takenSQL counts the webhooks that a living process holds. The holders are read first.
 const takenSQL = `
 	WITH c AS MATERIALIZED (SELECT holder FROM webhook_cursor WHERE workspace_id = $1 AND holder IS NOT NULL)
 	SELECT count(*) FROM c JOIN webhook_instance i ON i.instance_id = c.holder WHERE i.workspace_id = '*' AND i.lease_until > clock_timestamp()`

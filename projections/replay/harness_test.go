@@ -97,7 +97,7 @@ func (b *bench) verify(r *replay.Replayer, q replay.VerifyRequest) (lines []stri
 func (b *bench) damage(sql string, args ...any) {
 	b.t.Helper()
 	err := pg.InTx(b.t.Context(), testkit.OwnerConn(b.t, b.Pool), func(tx pgx.Tx) error {
-		// No trigger refuses it, on a cluster on no node.
+		// No trigger refuses it.
 		if _, err := tx.Exec(b.t.Context(), "SET LOCAL session_replication_role = replica"); err != nil {
 			return err
 		}
