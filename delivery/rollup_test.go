@@ -25,7 +25,7 @@ func TestAttemptsAreCountedByInterval(t *testing.T) {
 	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	tx := testkit.Must(testkit.OwnerConn(t, b.pool).Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE attempt_rollup IN ACCESS EXCLUSIVE MODE`))(t)
+	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE attempt_rollup IN SHARE MODE`))(t)
 	_, stop := b.dispatcher()
 	b.append("invoice.reversed", 60)
 	rc.Wait(t, 61)

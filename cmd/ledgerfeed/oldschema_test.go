@@ -66,7 +66,7 @@ func TestServeWaitsForTheMigration(t *testing.T) {
 			t.Error("the metric says ready")
 		}
 	}
-	if r := runCommand(t, command(t, service, "migrate", "--check")); r.code != cli.ExitFailed || !strings.Contains(r.out, "missing 000"+newest) {
+	if r := runCommand(t, command(t, service, "migrate", "--check")); r.code != cli.ExitFailed || !strings.Contains(r.out, "missing 0000"+newest) {
 		t.Errorf("migrate --check: %+v", r)
 	}
 	for _, p := range []*process{first, second} {

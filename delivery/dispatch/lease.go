@@ -140,7 +140,7 @@ func (s *store) takeLease(ctx context.Context, now time.Time) (lease string, err
 			return err
 		}
 		_, err := tx.Exec(ctx, `
-			INSERT INTO webhook_instance (instance_id, lease_until, secret_keys) VALUES ($1, clock_timestamp() + $2, $3)`, lease, s.leaseTime, s.fingerprints())
+			INSERT INTO webhook_instance (instance_id, lease_until, secret_keys, of_table) VALUES ($1, clock_timestamp() + $2, $3, 'webhook_instance'::regclass)`, lease, s.leaseTime, s.fingerprints())
 		return err //nolint:wrapcheck // wrapped below
 	})
 	if err != nil {
