@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,10 +22,11 @@ type Feed struct {
 // NewFeed makes a Feed.
 func NewFeed(pool *pgxpool.Pool) *Feed { return &Feed{pool: pool, places: newPlacesOfFeeds()} }
 
-// statement is one of a workspace, whose SQL it is given. The workspace is the last argument. Each row is read into columns, and then each is called.
+// statement reads something of a workspace, which is $1. It scans each row into columns and then
+// calls each.
 type statement struct {
-	sql     func(workspace string) string
-	args    []any
+	sql     string
+	args    []any // from $2 on
 	columns []any
 	each    func()
 }
@@ -47,8 +47,7 @@ func (f *Feed) read(ctx context.Context, workspaceID string, statements ...state
 	var b pgx.Batch
 	for i := range statements {
 		s := &statements[i]
-		s.args = append(s.args, workspaceID)
-		b.Queue(s.sql("$"+strconv.Itoa(len(s.args))), s.args...).Query(s.scan)
+		b.Queue(s.sql, append([]any{workspaceID}, s.args...)...).Query(s.scan)
 	}
 	if err := f.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return fmt.Errorf("read the feed of %s: %w", workspaceID, err)

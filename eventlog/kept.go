@@ -61,7 +61,7 @@ func inMicroseconds(t time.Time) time.Time { return t.Truncate(time.Microsecond)
 // searchKept is KeptFrom without what is known.
 func (f *Feed) searchKept(ctx context.Context, workspaceID string, oldest time.Time) (kept int64, err error) {
 	err = f.read(ctx, workspaceID, statement{
-		sql:     func(workspace string) string { return `SELECT log_position_since(` + workspace + `::text, $1)` },
+		sql:     `SELECT log_position_since($1::text, $2)`,
 		args:    []any{oldest},
 		columns: []any{&kept},
 		each:    func() {},
@@ -87,13 +87,11 @@ func entriesStatement(into map[int64]entryAt, positions ...int64) statement {
 		chain     []byte
 	)
 	return statement{
-		sql: func(workspace string) string {
-			// As position = ANY ($1) it would read the whole log of a workspace that has more entries than
-			// most, because the plan is the same for all.
-			return `SELECT e.* FROM unnest($1::bigint[]) AS k (position) CROSS JOIN LATERAL (
-				SELECT e.position, e.created_at, ` + ChainStart + ` FROM event_log e
-				 WHERE e.workspace_id = ` + workspace + ` AND e.position BETWEEN k.position AND k.position ORDER BY e.position LIMIT 1) AS e`
-		},
+		// As position = ANY ($2) it would read the whole log of a workspace that has more entries than
+		// most, because the plan is the same for all.
+		sql: `SELECT e.* FROM unnest($2::bigint[]) AS k (position) CROSS JOIN LATERAL (
+		        SELECT e.position, e.created_at, ` + ChainStart + ` FROM event_log e
+		         WHERE e.workspace_id = $1 AND e.position BETWEEN k.position AND k.position ORDER BY e.position LIMIT 1) AS e`,
 		args:    []any{positions},
 		columns: []any{&position, &createdAt, &chain},
 		each:    func() { into[position] = entryAt{NewMark(position, chain), createdAt} },

@@ -165,10 +165,8 @@ func (f *Feed) readPage(ctx context.Context, q *FeedQuery, known knownPlaces) (*
 func visibleStatement(into **visibleAt) statement {
 	v := &visibleAt{}
 	return statement{
-		sql: func(workspace string) string {
-			return `SELECT c.position, coalesce((extract(epoch FROM c.moved_at) * 1000000)::bigint, 0)
-				  FROM log_checkpoint c WHERE c.workspace_id = ` + workspace + ` AND c.consumer = '` + ReadModels + `'`
-		},
+		sql: `SELECT c.position, coalesce((extract(epoch FROM c.moved_at) * 1000000)::bigint, 0)
+		        FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '` + ReadModels + `'`,
 		columns: []any{&v.visible, &v.movedAt},
 		each:    func() { *into = v },
 	}
@@ -178,31 +176,30 @@ func visibleStatement(into **visibleAt) statement {
 // whether there are more.
 func eventsStatement(into *[]FeedEvent, q *FeedQuery, from int64) statement {
 	filter, args := "", []any{from, q.Limit + 1}
+	and := func(condition string, value any) {
+		args = append(args, value)
+		filter += fmt.Sprintf(` AND `+condition, len(args)+1) // $1 is the workspace
+	}
 	if !q.Pay { // with the type payout.paid nothing is left
 		filter = ` AND NOT ` + NeedsPay("e")
 	}
 	if q.Type != "" {
-		filter, args = filter+fmt.Sprintf(` AND e.type = $%d`, len(args)+1), append(args, q.Type)
+		and(`e.type = $%d`, q.Type)
+	}
+	if !q.Since.IsZero() {
+		and(`e.position >= log_position_since($1, $%d)`, q.Since)
 	}
 	var (
-		since    string
 		position int64
 		event    string
 		chain    []byte
 	)
-	if !q.Since.IsZero() {
-		since, args = fmt.Sprintf(`$%d`, len(args)+1), append(args, q.Since)
-	}
 	return statement{
-		sql: func(workspace string) string {
-			behind := ` AND e.position <= (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = ` + workspace + ` AND c.consumer = '` + ReadModels + `')`
-			if since != "" {
-				behind += ` AND e.position >= log_position_since(` + workspace + `, ` + since + `)`
-			}
-			return `SELECT e.position, e.public_event, ` + ChainStart + ` FROM event_log e
-				 WHERE e.workspace_id = ` + workspace + ` AND e.position > $1` + behind + ` AND e.public_event IS NOT NULL` + filter + `
-				 ORDER BY e.position LIMIT $2`
-		},
+		sql: `SELECT e.position, e.public_event, ` + ChainStart + ` FROM event_log e
+		       WHERE e.workspace_id = $1 AND e.position > $2
+		         AND e.position <= (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '` + ReadModels + `')
+		         AND e.public_event IS NOT NULL` + filter + `
+		       ORDER BY e.position LIMIT $3`,
 		args:    args,
 		columns: []any{&position, &event, &chain},
 		each:    func() { *into = append(*into, FeedEvent{NewMark(position, chain), event}) },

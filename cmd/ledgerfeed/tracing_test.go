@@ -85,9 +85,9 @@ const (
 	callersSpan    = "00f067aa0ba902b7"
 )
 
-// TestTraces: a caller's trace goes on in the API and its statements, a producer's in the
-// append, and in the attempt to deliver, of which the receiver is told. Lines of the log and exemplars name the traces. No span holds what
-// is secret, and nothing is traced that nobody asked for.
+// TestTraces: a caller's trace goes on in the API and its statements. A producer's goes on in the
+// append and in the attempt to deliver, and the receiver is told of it. Lines of the log and
+// exemplars name the traces. No span holds a secret, and nothing is traced that nobody asked for.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)

@@ -10,6 +10,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 )
 
+// chosenSQL is true of an entry e whose event may be a missed one: it is in the workspace $1, of a
+// type of $3 (null: all), at a position after $4 up to $5.
+const chosenSQL = `e.workspace_id = $1 AND e.position > $4 AND e.position <= $5 AND e.public_event IS NOT NULL
+	AND e.type <> 'test.ping' AND ($3::text[] IS NULL OR e.type = ANY ($3))`
+
 // Missed is a range of the log in which a webhook may have missed events.
 type Missed struct {
 	WorkspaceID, WebhookID string
@@ -22,9 +27,7 @@ type Missed struct {
 // whatever statistics say; a join of the two would not be sure to.
 func (m *Missed) Count(ctx context.Context, tx pgx.Tx) (n int64, err error) {
 	err = tx.QueryRow(ctx, `
-		SELECT (SELECT count(*) FROM event_log e
-		         WHERE e.workspace_id = $1 AND e.position > $4 AND e.position <= $5 AND e.public_event IS NOT NULL
-		           AND e.type <> 'test.ping' AND ($3::text[] IS NULL OR e.type = ANY ($3)))
+		SELECT (SELECT count(*) FROM event_log e WHERE `+chosenSQL+`)
 		     - (SELECT count(DISTINCT d.position) FROM webhook_delivery d
 		         WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position > $4 AND d.position <= $5 AND d.state IN ('succeeded', 'pending')
 		           AND d.event_type <> 'test.ping' AND ($3::text[] IS NULL OR d.event_type = ANY ($3)))`,
@@ -45,9 +48,7 @@ func (s *store) readMissed(ctx context.Context, r *scheduler.PollRequest) (list 
 		       SELECT d.created_at, d.state, jsonb_array_length(d.attempts) AS attempts FROM webhook_delivery d
 		        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position BETWEEN e.position AND e.position
 		        ORDER BY d.position DESC, d.created_at DESC LIMIT 1) AS d ON true
-		 WHERE e.workspace_id = $1 AND e.position > $4 AND e.position <= $5 AND e.public_event IS NOT NULL
-		   AND e.type <> 'test.ping' AND ($3::text[] IS NULL OR e.type = ANY ($3))
-		   AND (d.state IS NULL OR d.state NOT IN ('succeeded', 'pending'))
+		 WHERE `+chosenSQL+` AND (d.state IS NULL OR d.state NOT IN ('succeeded', 'pending'))
 		 ORDER BY e.position LIMIT $6`,
 		r.Key.WorkspaceID, r.Key.WebhookID, r.Events, r.ReplayAfter, to, r.ReplayLimit)
 	if err != nil {

@@ -121,9 +121,22 @@ const dueSQL = `
 // visible position, and the deliveries whose retry is due. It returns the version
 // of each webhook's settings, too.
 func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, now time.Time) (answers []scheduler.PollResult, versions []int, err error) {
-	n := len(requests)
+	var (
+		n               = len(requests)
+		ws, hs          = make([]string, n), make([]string, n)
+		after           = make([]int64, n)
+		limits, retries = make([]int, n), make([]int, n)
+	)
+	for i := range requests {
+		r := &requests[i]
+		ws[i], hs[i], after[i], limits[i], retries[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.After, r.LiveLimit, r.RetryLimit
+	}
+	rows, err := s.pool.Query(ctx, dueSQL, ws, hs, after, limits, retries, now, int64(logWindow))
+	if err != nil {
+		return nil, nil, fmt.Errorf("query: %w", err)
+	}
 	answers, versions = make([]scheduler.PollResult, n), make([]int, n)
-	if err := readDueMany(ctx, s, requests, answers, versions, now); err != nil {
+	if err := scanDue(rows, answers, versions); err != nil {
 		return nil, nil, err
 	}
 	for i := range answers {
@@ -140,25 +153,6 @@ func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, n
 		}
 	}
 	return answers, versions, nil
-}
-
-// readDueMany reads for all in one statement.
-func readDueMany(ctx context.Context, s *store, requests []scheduler.PollRequest, answers []scheduler.PollResult, versions []int, now time.Time) error {
-	var (
-		n               = len(requests)
-		ws, hs          = make([]string, n), make([]string, n)
-		after           = make([]int64, n)
-		limits, retries = make([]int, n), make([]int, n)
-	)
-	for i := range requests {
-		r := &requests[i]
-		ws[i], hs[i], after[i], limits[i], retries[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.After, r.LiveLimit, r.RetryLimit
-	}
-	rows, err := s.pool.Query(ctx, dueSQL, ws, hs, after, limits, retries, now, int64(logWindow))
-	if err != nil {
-		return fmt.Errorf("query: %w", err)
-	}
-	return scanDue(rows, answers, versions)
 }
 
 func scanDue(rows pgx.Rows, answers []scheduler.PollResult, versions []int) error {

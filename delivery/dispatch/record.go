@@ -143,8 +143,9 @@ func (d *Dispatcher) release(ctx context.Context, lease string, releases []sched
 
 // record writes all parts of a record in one round trip and one transaction.
 // Repeating it after an error is safe: the first attempt of a delivery is there
-// already, and a later one knows how many came before it. The error satisfies leaseIsOver when nothing was written because
-// the lease is over or the clock is wrong, and pg.Locked when a row was locked.
+// already, and a later one knows how many came before it. The error satisfies
+// leaseIsOver when nothing was written because the lease is over or the clock is
+// wrong, and pg.Locked when a row was locked.
 func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()

@@ -69,8 +69,8 @@ func (s slow) Rcpt(to string, options *smtp.RcptOptions) error {
 	return s.counter.Rcpt(to, options)
 }
 
-// TestASlowRecipientDelaysNobody: mails are sent at once, so that one for which the server takes
-// its time delays none of those that were claimed with it.
+// TestASlowRecipientDelaysNobody: mails that are claimed together are sent at the same time, so a
+// slow one does not delay the others.
 func TestASlowRecipientDelaysNobody(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Must(pgxpool.New(t.Context(), testkit.NewDatabase(t)))(t)

@@ -205,8 +205,8 @@ type dueMail struct {
 
 // sendDue sends the mails that are due and returns when to look again. A mail is
 // claimed by moving its next_attempt_at ahead, so no transaction is open while a
-// mail server is slow. All that are claimed are sent at once: one that takes its whole
-// time delays no other, and none outlives its claim, after which others send it again.
+// mail server is slow. All that are claimed are sent at the same time, so a slow
+// mail does not delay the others, and none is still being sent when its claim is over.
 func (m *Mailer) sendDue(ctx context.Context) (next time.Duration, err error) {
 	list, err := m.claimDue(ctx)
 	if err != nil {

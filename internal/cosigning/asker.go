@@ -202,7 +202,8 @@ func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 				}
 				origin := eventtree.Origin(a.cfg.Host, id, trees[id][i].Sight)
 				why[origin] = err
-				if ours(err) || !ours(failed) && !a.refusedAt(origin, noPosition) {
+				_, failedBefore := a.refusedAt(origin, noPosition)
+				if ours(err) || !ours(failed) && !failedBefore {
 					failed = err
 					again[id] = batch[id]
 				}
@@ -265,7 +266,7 @@ func (a *asker) ask(ctx context.Context, workspaceID string, tree *eventtree.Unc
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
 	origin := eventtree.Origin(a.cfg.Host, workspaceID, tree.Sight)
-	if a.refusedLately(origin, tree.State.Position) {
+	if at, refused := a.refusedAt(origin, tree.State.Position); refused && a.cfg.Clock().Sub(at) < a.cfg.Again {
 		return false, nil
 	}
 	signed, err := a.cfg.Keys.Sign(origin, tree.State.Text(origin))
@@ -341,20 +342,12 @@ func (a *asker) noteRefusal(origin string, position int64) (first bool) {
 	return !known || before.position == noPosition && position != noPosition
 }
 
-// refusedAt reports whether the tree's last refusal is of this position.
-func (a *asker) refusedAt(origin string, position int64) bool {
+// refusedAt reports whether the tree's last refusal is of this position, and when it was.
+func (a *asker) refusedAt(origin string, position int64) (at time.Time, refused bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r, known := a.refused[origin]
-	return known && r.position == position
-}
-
-// refusedLately reports whether the witness has refused a tree as it is.
-func (a *asker) refusedLately(origin string, position int64) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	r, known := a.refused[origin]
-	return known && r.position == position && a.cfg.Clock().Sub(r.at) < a.cfg.Again
+	return r.at, known && r.position == position
 }
 
 // prove proves that a tree extends its own first leaves.

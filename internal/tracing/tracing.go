@@ -22,7 +22,7 @@ type Config struct {
 	Version  string
 	Logger   *slog.Logger
 	Exporter sdktrace.SpanExporter // nil: to the OTLP receiver that the environment names
-	Sampler  sdktrace.Sampler      // nil: that of the environment; there, too, nil: a hundredth of what begins here
+	Sampler  sdktrace.Sampler      // nil: the environment's; if it names none, 1 % of the traces that begin here
 }
 
 // Configured reports whether an environment names a receiver of traces, by OpenTelemetry's own

@@ -90,8 +90,7 @@ func (t *Table) loadBy(l *Lookup) string {
 		along + fmt.Sprintf(" LIMIT %d) AS t LIMIT %d", l.most+1, bounded+1)
 }
 
-// loadIn is loadBy in the one workspace $1. The
-// other parameters: an array for each column.
+// loadIn is loadBy in the one workspace $1. The other parameters: an array for each column.
 func loadIn(t *Table, l *Lookup) string {
 	by := textColumns(l.columns)
 	return "SELECT 0::bigint, " + t.sql.load + " FROM " + rowsOf(by, 2) + " AS " + named(by) +

@@ -40,7 +40,7 @@ func prepareIngest(ctx context.Context, s *Service) error {
 	if err != nil {
 		return err
 	}
-	addProbe(s, RoleIngest, i.Probe)
+	s.probes.add(RoleIngest, i.Probe)
 	s.Add("ingest", i.Run)
 	return nil
 }

@@ -132,9 +132,6 @@ func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(text, '\n')) // the caller has gone
 }
 
-// addProbe adds what is tried for a role.
-func addProbe(s *Service, role string, run func(context.Context) error) { s.probes.add(role, run) }
-
 // run runs the probes, unless that was done just before.
 func (p *probes) run(ctx context.Context) []Unready {
 	p.mu.Lock()

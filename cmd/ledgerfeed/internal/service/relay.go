@@ -38,7 +38,7 @@ func prepareRelay(ctx context.Context, s *Service) error {
 	if err != nil {
 		return err
 	}
-	addProbe(s, RoleRelay, r.Probe)
+	s.probes.add(RoleRelay, r.Probe)
 	s.Add("relay", r.Run)
 	return nil
 }

@@ -228,7 +228,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot prepare the API: %w", err)
 	}
-	addProbe(s, RoleAPI, api.Probe)
+	s.probes.add(RoleAPI, api.Probe)
 	s.Add("keys", directory.Run)
 	s.Add("limits", limiter.Run)
 	s.Add("request log", requests.Run)
@@ -272,7 +272,7 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	addProbe(s, RoleProject, runner.Probe)
+	s.probes.add(RoleProject, runner.Probe)
 	s.Add("projector", runner.Run)
 	if err := prepareTrees(ctx, s); err != nil {
 		return err
@@ -305,7 +305,7 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot prepare webhooks: %w", err)
 	}
-	addProbe(s, RoleDeliver, engine.Probe)
+	s.probes.add(RoleDeliver, engine.Probe)
 	s.Add("webhooks", engine.Run)
 	return nil
 }
@@ -381,7 +381,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot prepare the console: %w", err)
 	}
-	addProbe(s, RoleConsole, func(ctx context.Context) error {
+	s.probes.add(RoleConsole, func(ctx context.Context) error {
 		_, err := sessions.Workspaces(ctx, []string{})
 		return err
 	})
