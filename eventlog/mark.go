@@ -11,7 +11,7 @@ import (
 // Mark is a position of a workspace's log with the start of the chain there. A
 // reader that keeps a Mark outside the database can tell later whether the log up
 // to there is still the one that it has read: an older backup that was restored, or
-// a replica that took over without the last commits, gives the same positions to
+// a server that took over without the last commits, gives the same positions to
 // other entries. The zero Mark is the start of every log.
 type Mark struct {
 	Position int64
@@ -60,7 +60,7 @@ func (e *OtherLogError) Error() string {
 	if e.Head < e.Position {
 		what = fmt.Sprintf("has come to position %d only", e.Head)
 	}
-	return fmt.Sprintf("cannot continue after position %d of %s: the log %s, because an older backup was restored or a replica without the last commits took over",
+	return fmt.Sprintf("cannot continue after position %d of %s: the log %s, because an older backup was restored or a server without the last commits took over",
 		e.Position, e.WorkspaceID, what)
 }
 

@@ -22,9 +22,8 @@ type API struct {
 	keys     keyFinder
 	cursors  *workspaceSealers
 	tags     *tagger
-	primary  *source
-	replicas []*source
-	told     *told // with replicas
+	source   *source // Config.Pool
+	copy     *source // nil: there is none
 	places   *wholelist.Places
 	cache    *answerCache
 	waits    *waits

@@ -124,9 +124,6 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	tag := q.tag(v)
 	current := cached != nil && cached.version == v
 	q.countCached(cached, current)
-	if err := tells(q, v); err != nil {
-		return false, err
-	}
 	// A current cached answer proves that the resource exists, so "*" matches.
 	q.out.LogPosition = v.position
 	if current || strings.Contains(candidates, tag) {
@@ -147,9 +144,6 @@ func (q *request) answerUnchanged() (done bool, err error) {
 // without rows is not answered now if the caller would rather wait.
 func (q *request) answerWith(body []byte, v version) error {
 	q.api.waits.reads.share(q, body, v)
-	if err := tells(q, v); err != nil {
-		return err
-	}
 	if q.wait.holds(q, body, v) {
 		if q.endpoint.IsList() && q.endpoint.Kind != route.Credit { // which resumes does not use, and others get compressed
 			q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: answer.Encoded{Encoding: answer.Identity, Body: body}, index: answer.NoIndex})

@@ -18,7 +18,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
-	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
@@ -65,10 +64,8 @@ type Config struct {
 	// same time. Default: a third of those for pages.
 	Share int
 
-	// Replicas are followed by ReplicaSet, and answers are read from them first. None: all
-	// are read from Pool.
-	Replicas   []Replica
-	ReplicaSet *replica.Set
+	// Copy is read from first; nil: all answers are read from Pool.
+	Copy *Copy
 
 	// Notifier tells that the visible position of a workspace has moved, for requests that
 	// wait. Nil: they notice it within seconds.
@@ -237,8 +234,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Retention < 0 || c.Timeout < 0 || c.Share < 0 || c.MaxWaits < 0 || c.MaxWaitsHTTP1 < 0 {
 		errs = append(errs, errors.New("readapi: Config.Retention, Config.Timeout, Config.Share, Config.MaxWaits and Config.MaxWaitsHTTP1 must not be below 0"))
 	}
-	if len(c.Replicas) > 0 && c.ReplicaSet == nil {
-		errs = append(errs, errors.New("readapi: Config.Replicas need Config.ReplicaSet"))
+	if c.Copy != nil && (c.Copy.Pool == nil || c.Copy.Alive == nil) {
+		errs = append(errs, errors.New("readapi: Config.Copy needs a Pool and Alive"))
 	}
 	lists, err := c.WholeLists.withDefaults()
 	c.WholeLists = lists

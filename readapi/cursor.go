@@ -99,7 +99,7 @@ func cutMark(b []byte) (eventlog.Mark, []byte) {
 }
 
 // diverged is the answer to a cursor of a log that the database no longer holds: an
-// older backup was restored, or a replica without the last commits took over
+// older backup was restored, or a server without the last commits took over
 // (docs/contract/decisions.md, "Responses"). Again says what to read.
 func diverged(again string) error {
 	return answer.WrongCursor(answer.CodeCursorReset, "was given for data that the service no longer holds: it went back to an "+

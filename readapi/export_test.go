@@ -97,7 +97,7 @@ func (a *API) SharingReads() (n int) {
 // HoldShare takes all that the workspace acme may use of the connections for pages, and has
 // requests wait for it for a time.
 func (a *API) HoldShare(ctx context.Context, wait time.Duration) error {
-	s := a.primary.shares
+	s := a.source.shares
 	s.wait = wait
 	for range s.each {
 		if _, err := s.take(ctx, "acme"); err != nil {

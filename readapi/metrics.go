@@ -26,6 +26,9 @@ type metrics struct {
 	lists    *prometheus.HistogramVec
 	listRows prometheus.Counter
 	noPlace  *prometheus.CounterVec
+
+	copyReads  prometheus.Counter
+	passedOver *prometheus.CounterVec
 }
 
 // What requests wait for, and how a wait ends, as labels.
@@ -73,6 +76,15 @@ func newMetrics(register prometheus.Registerer, pages *shares, places *wholelist
 		noPlace: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ledgerfeed_api_whole_lists_refused_total", Help: "Whole lists for which there was no place, by whose places were taken: workspace (as many as one may have) or process.",
 		}, []string{"full"}),
+		copyReads: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ledgerfeed_api_copy_reads_total", Help: "Requests that were answered with data of LEDGERFEED_READ_DATABASE_URL.",
+		}),
+		passedOver: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ledgerfeed_api_copy_passed_over_total", Help: "Requests that LEDGERFEED_READ_DATABASE_URL was asked and DATABASE_URL then answered, by reason: behind (the request demands something newer), failed (it was lost, was too far behind, or ended the statement), no_proof (it said that something does not exist, which only DATABASE_URL can say).",
+		}, []string{"reason"}),
+	}
+	for _, reason := range []string{passedBehind, passedFailed, passedNoProof} {
+		m.passedOver.WithLabelValues(reason)
 	}
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ledgerfeed_api_waits", Help: "Requests that wait now, for something on a list or for a position.",
@@ -92,7 +104,7 @@ func newMetrics(register prometheus.Registerer, pages *shares, places *wholelist
 	if register == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.refused, m.cached, m.waits, m.waited, waited, open, m.lists, m.listRows, m.noPlace, reading} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.refused, m.cached, m.waits, m.waited, waited, open, m.lists, m.listRows, m.noPlace, reading, m.copyReads, m.passedOver} {
 		if err := register.Register(c); err != nil {
 			return nil, fmt.Errorf("readapi: register metrics: %w", err)
 		}

@@ -37,10 +37,10 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	primary := newSource(&cfg, cfg.Pool, cfg.WholeLists.Pool, cfg.Feed, nil)
+	source := newSource(&cfg, cfg.Pool, cfg.WholeLists.Pool, cfg.Feed)
 	waits := newWaits(&cfg)
 	places := wholelist.NewPlaces(cfg.WholeLists.Most, cfg.WholeLists.MostOfWorkspace, cfg.WholeLists.Keep)
-	metrics, err := newMetrics(cfg.Metrics, primary.shares, places, waits)
+	metrics, err := newMetrics(cfg.Metrics, source.shares, places, waits)
 	if err != nil {
 		return nil, err
 	}
@@ -54,9 +54,8 @@ func New(cfg Config) (*API, error) {
 		keys:     keyFinder{format: cfg.Format, brand: cfg.Brand.KeyPrefix()},
 		cursors:  newWorkspaceSealers(cfg.CursorKey),
 		tags:     newTagger(cfg.CursorKey, document),
-		primary:  primary,
-		replicas: newReplicas(&cfg),
-		told:     newTold(),
+		source:   source,
+		copy:     newCopy(&cfg),
 		places:   places,
 		cache:    newAnswerCache(max(0, cfg.CacheBytes)),
 		waits:    waits,

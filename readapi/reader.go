@@ -14,8 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
@@ -103,72 +101,31 @@ func (r *Reader) File(ctx context.Context, ask Ask, name string, w http.Response
 }
 
 // Beside reads something of a workspace that the API has no answer for, from where the API
-// would read: from a replica that shows the log at least up to a position, and up to what this
-// Reader has answered before, or else from the primary. read may be called several times.
+// would read: from the Copy if it shows the log at least up to a position, or else from
+// Config.Pool. read may be called twice.
 func (r *Reader) Beside(ctx context.Context, workspaceID string, atLeast int64, read func(context.Context, *pgxpool.Pool) error) error {
-	a := r.api
-	if len(a.replicas) == 0 {
-		return read(ctx, a.primary.pool)
-	}
-	b := &beside{api: a, workspaceID: workspaceID, floor: a.told.version(workspaceID), read: read}
-	b.floor.raise(version{position: atLeast})
-	first := a.cfg.ReplicaSet.Turn()
-	for i := range a.replicas {
-		s := a.replicas[(first+i)%len(a.replicas)]
-		if !s.server.Usable() {
-			continue
-		}
-		err := b.from(ctx, s)
-		switch {
-		case errors.Is(err, errPassedOver):
-			s.server.PassedOver(replica.PassedBehind)
-		case err != nil && ctx.Err() == nil && replicaFailed(err):
-			s.server.PassedOver(replica.PassedFailed)
-		default:
+	if s := r.api.copy; s != nil && s.alive().Err() == nil {
+		err := besideFromCopy(ctx, s, workspaceID, atLeast, read)
+		if err == nil || ctx.Err() != nil {
 			return err
 		}
 	}
-	return b.from(ctx, a.primary)
+	return read(ctx, r.api.source.pool)
 }
 
-// beside is one reading of Reader.Beside.
-type beside struct {
-	api         *API
-	workspaceID string
-	floor       version // what a replica must have
-	read        func(context.Context, *pgxpool.Pool) error
-}
-
-// from reads from one server, if it is a replica until that is lost.
-func (b *beside) from(ctx context.Context, s *source) error {
+// besideFromCopy reads from the Copy until it is lost, if it shows enough.
+func besideFromCopy(ctx context.Context, s *source, workspaceID string, atLeast int64, read func(context.Context, *pgxpool.Pool) error) error {
 	of, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stay := s.untilLost(cancel)
-	defer stay()
-	err := b.visibleFrom(of, s)
-	if err != nil && of.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w: %w", errReplicaLost, err)
-	}
-	return err
-}
-
-// visibleFrom reads from one server if that shows enough.
-func (b *beside) visibleFrom(ctx context.Context, s *source) error {
-	v := version{}
-	err := s.pool.QueryRow(ctx, `SELECT position FROM log_checkpoint WHERE workspace_id = $1 AND consumer = '`+eventlog.ReadModels+`'`, b.workspaceID).Scan(&v.position)
-	unknown := errors.Is(err, pgx.ErrNoRows) // a new workspace, perhaps, that has not come to the replica yet
-	if err != nil && !unknown {
-		return fmt.Errorf("read what is visible of %s: %w", b.workspaceID, err)
-	}
-	if s.server != nil && (unknown || v.olderThan(b.floor)) {
-		return errPassedOver
-	}
-	if err := b.read(ctx, s.pool); err != nil {
+	defer s.untilLost(cancel)()
+	found, err := readPositions(of, s.pool, []string{workspaceID})
+	if err != nil {
 		return err
 	}
-	b.api.told.note(b.workspaceID, v, s.server == nil)
-	b.api.cfg.ReplicaSet.Answered(s.server)
-	return nil
+	if at, known := found[workspaceID]; !known || at < atLeast {
+		return errPassedOver
+	}
+	return read(of, s.pool)
 }
 
 var errNoFiles = errors.New("readapi: files need Config.WholeLists")

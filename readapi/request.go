@@ -67,8 +67,8 @@ type target struct {
 
 // reading is where the answer is read.
 type reading struct {
-	from  *source // the server
-	floor version // what a replica must have reached
+	from  *source
+	floor version // what the Copy must have reached
 	moved int64   // the visible position, if the request has waited for it to move
 }
 
@@ -102,7 +102,7 @@ func requestOf(r *http.Request) *request {
 
 func (a *API) newRequest(ctx context.Context, w http.ResponseWriter, r *http.Request) *request {
 	q := &request{
-		Context: ctx, api: a, http: r, reading: reading{from: a.primary},
+		Context: ctx, api: a, http: r, reading: reading{from: a.source},
 		began:   a.cfg.Clock(),
 		id:      a.requestID(r.Header.Values(answer.HeaderRequestID), newOwnKey(r.Header.Values("Authorization"))),
 		address: clientAddress(r, a.cfg.TrustedProxies),

@@ -6,30 +6,31 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
-	"github.com/ledgerfeed/ledgerfeed/internal/replica"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// Replica is a streaming replica of Config.Pool's database, from which answers are read.
-type Replica struct {
-	Server     *replica.Server
-	Pool       *pgxpool.Pool // as Config.Pool
+// Copy is another place that answers may be read from first, such as standbys of the database.
+// It shows what Config.Pool shows, perhaps a moment later.
+type Copy struct {
+	Pool       *pgxpool.Pool // as Config.Pool; fails instead of showing what is older than may be
 	WholeLists *pgxpool.Pool // as WholeLists.Pool; nil: whole lists are not read from it
+
+	// Alive ends when nothing can be read there any more. It may have ended already.
+	Alive func() context.Context
 }
 
-// source is a server that answers are read from: the primary or a replica. Each has
-// connections and queues of its own, so that one that is slow delays nothing that is read
-// from another.
+// source is where answers are read: Config.Pool or the Copy. Each has connections and queues
+// of its own, so that one that is slow delays nothing that is read from the other.
 type source struct {
-	server   *replica.Server // nil: the primary
+	alive    func() context.Context // nil: Config.Pool, which has the last word
 	pool     *pgxpool.Pool
 	lists    *pgxpool.Pool // nil: it reads no whole lists
 	feed     *eventlog.Feed
@@ -40,9 +41,9 @@ type source struct {
 	shares   *shares
 }
 
-func newSource(cfg *Config, pool, lists *pgxpool.Pool, feed *eventlog.Feed, server *replica.Server) *source {
+func newSource(cfg *Config, pool, lists *pgxpool.Pool, feed *eventlog.Feed) *source {
 	s := &source{
-		server: server, pool: pool, lists: lists, feed: feed, indexes: newKnownIndexes(), versions: newVersionReader(pool, cfg.Timeout), trees: newTreesReader(pool, cfg.Timeout),
+		pool: pool, lists: lists, feed: feed, indexes: newKnownIndexes(), versions: newVersionReader(pool, cfg.Timeout), trees: newTreesReader(pool, cfg.Timeout),
 		rows: map[string]*batch.Coalescer[*rowQuery]{}, shares: cfg.newShares(pool),
 	}
 	for _, r := range route.Table() {
@@ -53,44 +54,53 @@ func newSource(cfg *Config, pool, lists *pgxpool.Pool, feed *eventlog.Feed, serv
 	return s
 }
 
-// untilLost calls cancel if the server is a replica and is lost, until stay is called.
-func (s *source) untilLost(cancel func()) (stay func() bool) {
-	if s.server == nil {
-		return func() bool { return true }
+// newCopy makes the source of the Copy; nil: there is none.
+func newCopy(cfg *Config) *source {
+	c := cfg.Copy
+	if c == nil {
+		return nil
 	}
-	return context.AfterFunc(s.server.Alive(), cancel)
+	s := newSource(cfg, c.Pool, c.WholeLists, eventlog.NewFeed(c.Pool))
+	s.alive = c.Alive
+	return s
 }
 
-// newReplicas makes the sources of the replicas.
-func newReplicas(cfg *Config) (list []*source) {
-	for _, r := range cfg.Replicas {
-		list = append(list, newSource(cfg, r.Pool, r.WholeLists, eventlog.NewFeed(r.Pool), r.Server))
+// untilLost calls cancel if the source is the Copy and is lost, until stay is called.
+func (s *source) untilLost(cancel func()) (stay func() bool) {
+	if s.alive == nil {
+		return func() bool { return true }
 	}
-	return list
+	return context.AfterFunc(s.alive(), cancel)
 }
 
 var (
-	// errPassedOver says that a replica had not replayed what the request must not be
-	// answered without.
-	errPassedOver = errors.New("the replica is behind what was answered or given before")
-	// errReplicaLost ends what is being read from a replica that is lost.
-	errReplicaLost = errors.New("the replica was lost while it was read from")
+	// errPassedOver says that the Copy does not show yet what the request must not be answered
+	// without.
+	errPassedOver = errors.New("the copy is behind what was given before")
+	// errCopyLost ends what is being read from the Copy when that is lost.
+	errCopyLost = errors.New("the copy was lost while it was read from")
+)
+
+// Why a request went on to Config.Pool, as labels.
+const (
+	passedBehind  = "behind"   // the Copy did not show what the request demands
+	passedFailed  = "failed"   // it was lost, was too far behind, or ended the statement
+	passedNoProof = "no_proof" // it said that something does not exist, which Config.Pool is asked
 )
 
 // needs finds out what the answer must not be older than: what its cursor was given for,
-// what the caller has by If-None-Match, what it demands with Log-Position-At-Least, and
-// what this process has answered about the workspace before.
+// what the caller has by If-None-Match, what it demands with Log-Position-At-Least, and the
+// position that it has waited for.
 func needs(q *request) error {
-	q.floor = q.api.told.version(q.key.WorkspaceID)
-	q.floor.raise(version{position: max(q.wait.atLeast, q.moved)})
+	q.floor = version{position: max(q.wait.atLeast, q.moved)}
 	if q.endpoint.cursor >= 0 && q.params.has(q.endpoint.cursor) {
 		q.floor.raise(version{position: cursorPosition(q)})
 	}
 	if !strings.Contains(q.out.IfNoneMatch(), `"`) {
 		return nil
 	}
-	// A tag does not tell its version, so it may be as new as what the primary has. No replica
-	// was chosen yet: this asks the primary.
+	// A tag does not tell its version, so it may be as new as what the database has now. The
+	// Copy was not chosen yet: this asks Config.Pool.
 	v, err := rowsVersion(q)
 	if err == nil {
 		q.floor.raise(v)
@@ -115,76 +125,49 @@ func cursorPosition(q *request) int64 {
 // reached compares what was read with what the answer must not be older than. It is
 // called with the version row of each statement, before anything is answered.
 func reached(q *request, v version) error {
-	if q.from.server != nil && v.olderThan(q.floor) {
+	if q.from.alive != nil && v.olderThan(q.floor) {
 		return errPassedOver
 	}
 	return q.wait.reached(v)
 }
 
-// readFrom reads from a replica, or where none can be read from, or shows what the answer
-// needs, from the primary. Do may be called several times, and begins an answer only when
-// it has what it needs.
+// readFrom reads from the Copy, or where it cannot be read from, or does not show what the
+// answer needs, from Config.Pool. Do may be called twice, and begins an answer only when it has
+// what it needs.
 func readFrom(q *request, do func(*request) error) error {
-	q.from = q.api.primary
-	// Trees are behind what is visible, so what this process has told of the workspace would
-	// keep most replicas from being read; and a tile must be there once a checkpoint was.
-	if len(q.api.replicas) == 0 || !q.endpoint.HasPosition() || q.endpoint.OfTree() {
-		return do(q)
-	}
-	if err := needs(q); err != nil {
-		return err
-	}
-	first := q.api.cfg.ReplicaSet.Turn()
-	for i := range q.api.replicas {
-		s := q.api.replicas[(first+i)%len(q.api.replicas)]
-		if !s.server.Usable() || q.form != answer.JSON && s.lists == nil {
-			continue
+	q.from = q.api.source
+	// Trees are behind what is visible; and a tile must be there once a checkpoint was.
+	if s := q.api.copy; s != nil && q.endpoint.HasPosition() && !q.endpoint.OfTree() && s.alive().Err() == nil && (q.form == answer.JSON || s.lists != nil) {
+		if err := needs(q); err != nil {
+			return err
 		}
 		wait, rows := q.wait, q.rows
-		err := readFromReplica(q, s, do)
-		next, reason := passesOver(q, err)
-		if reason == "" {
-			return answered(q, err)
+		err := readFromCopy(q, do)
+		passed := passedOver(q, err)
+		if passed == "" {
+			if err == nil {
+				q.api.metrics.copyReads.Inc()
+			}
+			return err
 		}
-		s.server.PassedOver(reason)
-		q.wait, q.rows = wait, rows
-		if !next {
-			break
-		}
+		q.api.metrics.passedOver.WithLabelValues(passed).Inc()
+		q.wait, q.rows, q.from = wait, rows, q.api.source
 	}
-	q.from = q.api.primary
-	return answered(q, do(q))
-}
-
-// answered counts an answer by the server that was read from.
-func answered(q *request, err error) error {
-	if err == nil {
-		q.api.cfg.ReplicaSet.Answered(q.from.server)
-	}
-	return err
+	return do(q)
 }
 
 // readMoved reads for a request that has waited until the visible position was moved.
 func readMoved(q *request, moved int64) error {
 	q.moved = moved
-	all := len(q.api.replicas) > 0
-	for _, s := range q.api.replicas {
-		all = all && s.server.Usable()
-	}
-	if all { // in a moment one of them can be read from
-		if err := q.api.cfg.ReplicaSet.Await(q, time.Now()); err != nil {
-			return q.readError(err)
-		}
-	}
 	return readFrom(q, q.endpoint.answer)
 }
 
-// readFromReplica reads from one replica, until it is lost.
-func readFromReplica(q *request, s *source, do func(*request) error) error {
+// readFromCopy reads from the Copy, until it is lost.
+func readFromCopy(q *request, do func(*request) error) error {
 	ctx, cancel := context.WithCancelCause(q.Context)
-	stay := s.untilLost(func() { cancel(errReplicaLost) })
+	stay := q.api.copy.untilLost(func() { cancel(errCopyLost) })
 	c, keep := within(ctx, q)
-	c.from = s
+	c.from = q.api.copy
 	defer func() {
 		stay()
 		cancel(nil)
@@ -193,66 +176,30 @@ func readFromReplica(q *request, s *source, do func(*request) error) error {
 	}()
 	err := do(c)
 	if err != nil && q.Err() == nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", errReplicaLost, err)
+		return fmt.Errorf("%w: %w", errCopyLost, err)
 	}
 	return err
 }
 
-// passesOver reports why the request goes on to another server, if it does: to the next
-// replica, or to the primary at once.
-func passesOver(q *request, err error) (next bool, reason string) {
-	var problem *answer.Error
+// passedOver reports why the request goes on to Config.Pool, if it does.
+func passedOver(q *request, err error) string {
+	problem, answered := errors.AsType[*answer.Error](err)
 	switch {
 	case err == nil, q.out.Status != 0, q.Err() != nil:
-		return false, ""
+		return ""
 	case errors.Is(err, errPassedOver):
-		return true, replica.PassedBehind
-	case replicaFailed(err):
-		return true, replica.PassedFailed
-	case errors.As(err, &problem) && problem.Status == http.StatusServiceUnavailable:
-		return false, "" // the replica has too much to do; another would have, too
+		return passedBehind
+	case answered && problem.Status == http.StatusServiceUnavailable, pg.Canceled(err) && !inTheWay(err):
+		return "" // there is too much to do, or the answer takes too long: there, as well
+	case answered && problem.Status < http.StatusInternalServerError:
+		return passedNoProof
 	}
-	if p := problemOf(err); p.Status == http.StatusServiceUnavailable {
-		return false, ""
-	}
-	return false, replica.PassedNotThere
+	return passedFailed
 }
 
-// replicaFailed reports whether an error is that of the replica that was read from.
-func replicaFailed(err error) bool {
-	return errors.Is(err, errReplicaLost) || errors.Is(err, replica.ErrOtherServer) || endedByReplica(err)
-}
-
-// endedByReplica reports whether a statement failed because of the server that it ran on:
-// another can run it.
-func endedByReplica(err error) bool {
-	if database, ok := errors.AsType[*pgconn.PgError](err); ok {
-		// A statement that took too long has another code, or says so.
-		return database.Code != codeCanceled && isUnavailable(err) || strings.Contains(database.Message, "conflict with recovery")
-	}
-	return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && isLost(err)
-}
-
-// isLost reports whether an error is that of a connection.
-func isLost(err error) bool {
-	_, problem := errors.AsType[*answer.Error](err)
-	return !problem && isUnavailable(err)
-}
-
-// tells is called before an answer is written whose data are of a version. What tells of
-// events, and what a request has waited for, is not sent before it can be read from all
-// replicas, in whichever process: a client that is told of an event reads next what it is about.
-func tells(q *request, v version) error {
-	a := q.api
-	if len(a.replicas) == 0 || v.position < 0 {
-		return nil
-	}
-	if q.rows > 0 && (q.endpoint.Kind == route.Events || q.wait.waited > 0) && !a.told.replayed(q.key.WorkspaceID, v.position) {
-		if err := a.cfg.ReplicaSet.Await(q, time.Now()); err != nil {
-			return q.readError(err)
-		}
-		a.told.noteReplayed(q.key.WorkspaceID, v.position)
-	}
-	a.told.note(q.key.WorkspaceID, v, q.from.server == nil)
-	return nil
+// inTheWay reports whether a standby ended a statement because it was in the way of what the
+// standby must replay.
+func inTheWay(err error) bool {
+	of, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && strings.Contains(of.Message, "conflict with recovery")
 }

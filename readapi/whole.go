@@ -79,9 +79,6 @@ func answerWhole(q *request) error {
 		return err
 	}
 	stay()
-	if err := tells(q, l.first.version); err != nil {
-		return err
-	}
 	// The database may have taken long for the first row.
 	if _, err := q.keyAgain(ctx); err != nil {
 		return err

@@ -87,7 +87,7 @@ the same machine: a bare INSERT, a bare SELECT, a bare HTTP client.
 
 It measures on the PostgreSQL server at DATABASE_URL, in a database of its own
 that it drops at the end. Without DATABASE_URL it starts a PostgreSQL in --data-dir.
-LEDGERFEED_READ_DATABASE_URL names streaming replicas of that server, for read --only replicas.`,
+LEDGERFEED_READ_DATABASE_URL names standbys of that server, for read --only standbys.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -147,7 +147,7 @@ func (f *flags) measure(ctx context.Context, b *measure.Benchmark, o *measure.Op
 	}
 	defer func() { err = errors.Join(err, stopProfile()) }()
 	o.ServerURL, o.Report, o.Scale = url, measure.NewReport(out, f.json), f.scale
-	o.ReadURLs = os.Getenv("LEDGERFEED_READ_DATABASE_URL")
+	o.ReadURL = os.Getenv("LEDGERFEED_READ_DATABASE_URL")
 	return errors.Join(b.Run(ctx, f.only), o.Report.Close())
 }
 

@@ -38,9 +38,6 @@ type Config struct {
 	Metrics  prometheus.Registerer
 	Tracer   trace.Tracer // makes a span of each attempt, whose trace receivers are told of; nil: none
 
-	// Replicas are waited for before an event is sent for the first time; nil: none.
-	Replicas Replicas
-
 	Settings policy.Settings
 	Mail     mail.Settings
 
@@ -105,8 +102,6 @@ type Dispatcher struct {
 	traces  attemptTracer
 	rollups *rollup.Writer
 
-	sightings *sightings // nil: there are no replicas
-
 	events    chan scheduler.Event      // to the loop
 	stats     chan chan scheduler.Stats // questions of metrics to the loop
 	ended     chan struct{}             // closed when the loop has ended
@@ -134,14 +129,14 @@ func New(cfg Config) (*Dispatcher, error) {
 	cfg.Bound = cmp.Or(cfg.Bound, 10)
 	cfg.Limit = cmp.Or(cfg.Limit, 2000)
 	cfg.CostlyPerSecond = cmp.Or(cfg.CostlyPerSecond, costlyPerProcessor*runtime.GOMAXPROCS(0))
-	cfg.Lease = cmp.Or(cfg.Lease, max(cfg.Settings.Timeout+20*time.Second, 2*cfg.Settings.Timeout)+2*cfg.maxLag())
+	cfg.Lease = cmp.Or(cfg.Lease, max(cfg.Settings.Timeout+20*time.Second, 2*cfg.Settings.Timeout))
 	cfg.Sweep = cmp.Or(cfg.Sweep, time.Second)
 	cfg.Idle = cmp.Or(cfg.Idle, time.Minute)
 	// Others notice that a lease is over at their next renewal; both together must
 	// be within Config.Lease.
 	lease := cfg.Lease * 3 / 4
-	if lease <= cfg.Settings.Timeout+cfg.maxLag()+2*cfg.Sweep {
-		return nil, errors.New("dispatch: three quarters of the lease must be longer than the timeout of an attempt, the wait for replicas and two sweeps")
+	if lease <= cfg.Settings.Timeout+2*cfg.Sweep {
+		return nil, errors.New("dispatch: three quarters of the lease must be longer than the timeout of an attempt and two sweeps")
 	}
 	cfg.Renew = cmp.Or(cfg.Renew, lease/renewals)
 	d := &Dispatcher{
@@ -149,9 +144,6 @@ func New(cfg Config) (*Dispatcher, error) {
 		store:  &store{pool: cfg.Pool, keyring: cfg.Keyring, leaseTime: lease},
 		events: make(chan scheduler.Event, 1024), stats: make(chan chan scheduler.Stats), ended: make(chan struct{}),
 		takeLease: make(chan string, 1), orphaned: make(chan struct{}, 1),
-	}
-	if cfg.maxLag() > 0 {
-		d.sightings = newSightings(cfg.maxLag())
 	}
 	if d.sender, err = attempt.NewSender(attempt.SenderConfig{Settings: cfg.Settings, Clock: cfg.Clock, Resolver: cfg.Resolver}); err != nil {
 		return nil, err
@@ -163,14 +155,6 @@ func New(cfg Config) (*Dispatcher, error) {
 		return nil, err
 	}
 	return d, nil
-}
-
-// maxLag is how long an attempt waits for replicas at most.
-func (c *Config) maxLag() time.Duration {
-	if c.Replicas == nil {
-		return 0
-	}
-	return c.Replicas.MaxLag()
 }
 
 // topic is the name of the one stream of messages, for Watermill.
@@ -212,13 +196,6 @@ func (d *Dispatcher) handle(msg *message.Message) error {
 		URL: a.Endpoint.URL, WebhookID: a.Key().WebhookID, EventID: a.EventID, Body: a.Body,
 		Secrets: a.Endpoint.Secrets(d.clock()), DeliveryID: a.DeliveryID(), Standard: a.Endpoint.Standard,
 		Position: a.Position,
-	}
-	// Who is told of an event reads next what it is about. Later attempts find it there.
-	if d.sightings != nil && a.Made == 0 {
-		since := d.sightings.since(a.Key().WorkspaceID, a.Position, time.Now()) // not of the injected clock: it measures the servers
-		if err := d.cfg.Replicas.Await(msg.Context(), since); err != nil {
-			return fmt.Errorf("dispatch: wait for the replicas: %w", err)
-		}
 	}
 	ctx, end := d.traces.begin(msg.Context(), w)
 	m.Traceparent = tracing.Traceparent(ctx)

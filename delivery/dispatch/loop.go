@@ -48,7 +48,7 @@ func (d *Dispatcher) run(ctx context.Context, stop <-chan struct{}, lease string
 		scheduler: scheduler.New(scheduler.Config{
 			Retention: d.cfg.Settings.Retention,
 			Policy:    d.cfg.Settings.Policy(), Bound: d.cfg.Bound, Limit: d.cfg.Limit, CostlyPerSecond: d.cfg.CostlyPerSecond,
-			Idle: d.cfg.Idle, LeaseUse: d.store.leaseTime - d.cfg.Settings.Timeout - d.cfg.maxLag(), CoolDown: 2 * d.store.leaseTime / renewals,
+			Idle: d.cfg.Idle, LeaseUse: d.store.leaseTime - d.cfg.Settings.Timeout, CoolDown: 2 * d.store.leaseTime / renewals,
 		}),
 	}
 	keep(&d.lease, lease)

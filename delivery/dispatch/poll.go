@@ -34,9 +34,6 @@ func (d *Dispatcher) poll(ctx context.Context, p *scheduler.Poll) scheduler.Even
 		return scheduler.PollFailed{Poll: p}
 	}
 	d.outages.reading.Note(ctx, nil)
-	if d.sightings != nil {
-		d.sightings.notePolled(p, polled.Results, time.Now()) // not of the injected clock: it measures the servers
-	}
 	if d.cfg.Tracer != nil {
 		if err := d.store.readTraces(limited, &polled); err != nil {
 			d.logger.DebugContext(ctx, "cannot read the traces of appends; attempts have traces of their own", "error", err)

@@ -51,7 +51,7 @@ type SubscriberConfig struct {
 // What must happen exactly once belongs into an eventlog.Subscriber.
 //
 // Where the log is no longer the one that the group has read (an older backup was
-// restored, or a replica without the last commits took over), reads fail and log an
+// restored, or a server without the last commits took over), reads fail and log an
 // error that says so, instead of passing over new entries at positions that the group
 // has passed. The group can begin again under another name.
 func NewSubscriber(db wsql.Beginner, cfg SubscriberConfig) (*wsql.Subscriber, error) {

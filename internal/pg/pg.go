@@ -43,13 +43,10 @@ type Options struct {
 	// Later lets Open succeed although the database does not answer now.
 	Later bool
 
-	// Standby says that the server is one that takes no writes. Otherwise a connection to such
-	// a server is replaced after a second.
-	Standby bool
-
-	// AfterConnect looks at each new connection, which is not used if it fails; nil:
-	// nothing does.
-	AfterConnect func(context.Context, *pgx.Conn) error
+	// Prepare looks at a connection each time before it is used; nil: one to a server that
+	// takes no writes is replaced after a second. What it returns means what it does in
+	// pgxpool.Config.PrepareConn.
+	Prepare func(context.Context, *pgx.Conn) (good bool, err error)
 }
 
 // cancelTimeout is how long a connection waits for the end of a statement that it
@@ -92,9 +89,8 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 	if err := settle(cfg.ConnConfig); err != nil {
 		return nil, err
 	}
-	dropUseless(cfg, o.Standby)
+	dropUseless(cfg, o.Prepare)
 	withGate(cfg)
-	cfg.AfterConnect = o.AfterConnect
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)

@@ -13,14 +13,15 @@ import (
 // connection its defaults when it is opened: one that was opened while the database took no
 // writes takes none for as long as it lives, and one that was opened with another search_path
 // never finds a table. A pool would hand it out again and again. The same is true of a
-// connection to a server that was the primary, or has not become it. Where standby is true,
-// the pool is for such a server.
-func dropUseless(cfg *pgxpool.Config, standby bool) {
+// connection to a server that was the primary, or has not become it, unless prepare looks at
+// connections instead.
+func dropUseless(cfg *pgxpool.Config, prepare func(context.Context, *pgx.Conn) (bool, error)) {
 	before := cfg.ConnConfig.OnPgError
 	cfg.ConnConfig.OnPgError = func(c *pgconn.PgConn, err *pgconn.PgError) bool {
 		return before(c, err) && stillGood(err)
 	}
-	if standby || cfg.ConnConfig.RuntimeParams[readOnlySetting] != "" {
+	if prepare != nil || cfg.ConnConfig.RuntimeParams[readOnlySetting] != "" {
+		cfg.PrepareConn = prepare
 		return
 	}
 	// A connection that only reads gets no such error, and would go on to read from a server

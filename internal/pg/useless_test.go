@@ -1,6 +1,7 @@
 package pg_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -78,7 +79,7 @@ func TestReadingLeavesReadOnlyConnections(t *testing.T) {
 	defer owner.Close(t.Context())
 	setDefault(t, owner, "SET default_transaction_read_only = on")
 	pool := openAll(t, database, pg.Options{MaxConns: 4})
-	standby := openAll(t, database, pg.Options{MaxConns: 1, Standby: true})
+	standby := openAll(t, database, pg.Options{MaxConns: 1, Prepare: func(context.Context, *pgx.Conn) (bool, error) { return true, nil }})
 	setDefault(t, owner, "RESET ALL")
 	show := func(pool *pgxpool.Pool) (value string) {
 		if err := pool.QueryRow(t.Context(), `SHOW default_transaction_read_only`).Scan(&value); err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
-	"github.com/ledgerfeed/ledgerfeed/internal/replica"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/standby"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
 
@@ -125,15 +125,15 @@ func (s *Settings) check() (wrong []string) {
 	_, signingKey := signingkey.Parse(s.SigningKey)
 	_, consoleURL := origin.Parse(s.ConsoleURL)
 	mailURL, mailFrom := s.Mail().Check()
-	_, replicas := replica.ParseAddresses(s.ReadURLs)
 	_, relayURL := jetstream.ParseTarget(s.RelayURL)
 	for _, c := range []struct {
 		variable string
 		ok       bool
 	}{
 		{"LEDGERFEED_POOLER", s.Pooler == "" || s.DatabaseURL != ""},
-		{"LEDGERFEED_READ_DATABASE_URL", s.ReadURLs == "" || s.DatabaseURL != "" && replicas == nil},
-		{"LEDGERFEED_READ_MAX_LAG", s.ReadMaxLag >= replica.LeastMaxLag && s.ReadMaxLag <= time.Minute},
+		{"LEDGERFEED_READ_DATABASE_URL", s.ReadURL == "" || s.DatabaseURL != "" && standby.ValidURL(s.ReadURL)},
+		{"LEDGERFEED_READ_MAX_LAG", s.ReadMaxLag >= standby.LeastMaxLag && s.ReadMaxLag <= standby.MostMaxLag},
+		{"LEDGERFEED_PROJECT_COMMIT", s.ProjectCommit == "on" || s.ProjectCommit == "remote_apply"},
 		{"LEDGERFEED_LISTEN", isListenAddress(s.Listen)},
 		{"LEDGERFEED_CONSOLE_LISTEN", isListenAddress(s.ConsoleListen)},
 		{"LEDGERFEED_ADMIN_LISTEN", isListenAddress(s.AdminListen)},

@@ -30,10 +30,13 @@ type Settings struct {
 	Connections connections `env:"LEDGERFEED_CONNECTIONS" want:"a number of connections to the database, 4 or more, such as 40"` // 0: as many as the roles can use
 	Pooler      pooler      `env:"LEDGERFEED_POOLER" want:"transaction, where DATABASE_URL is the address of a pooler in that mode"`
 	ListenURL   string      `env:"LEDGERFEED_LISTEN_DATABASE_URL" secret:"true"` // past the pooler; empty: there is no such way
-	ReadURLs    string      `env:"LEDGERFEED_READ_DATABASE_URL" secret:"true" want:"addresses of streaming replicas, such as postgres://user:password@replica1:5432/name, separated by blanks: at most 16, each of one server, beside DATABASE_URL"`
+	ReadURL     string      `env:"LEDGERFEED_READ_DATABASE_URL" secret:"true" want:"the address of standbys of the database at DATABASE_URL, such as postgres://user:password@standby:5432/name"`
 
-	// ReadMaxLag is the most by which a replica that is read from may be behind.
+	// ReadMaxLag is the most by which a standby that is read from may be behind.
 	ReadMaxLag time.Duration `env:"LEDGERFEED_READ_MAX_LAG" envDefault:"2s" want:"a time from 500ms to 1m, such as 2s"`
+
+	// ProjectCommit is what a commit of the projector waits for: synchronous_commit of PostgreSQL.
+	ProjectCommit string `env:"LEDGERFEED_PROJECT_COMMIT" envDefault:"on" want:"remote_apply, or on"`
 
 	DataDir string `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"` // of the program's own PostgreSQL
 

@@ -47,7 +47,7 @@ type Options struct {
 	CacheBytes int  // NoCache, or above 0
 	RequestLog bool // write every request to the request log, as serve does
 	Traces     *tracing.Traces
-	Replicas   *Replicas // nil: all is read from the primary
+	Copy       *readapi.Copy // nil: all is read from the primary
 
 	lists readapi.WholeLists // none without Serve
 }
@@ -106,12 +106,8 @@ func ServeFrom(ctx context.Context, db *measure.Database, pool, feed *pgxpool.Po
 		}
 		requests, runs = store, append(runs, store.Run)
 	}
-	if o.Replicas == nil {
-		o.Replicas = &Replicas{}
-	}
 	handler, err := readapi.New(readapi.Config{
-		Replicas: o.Replicas.list, ReplicaSet: o.Replicas.set,
-		Pool: pool, Feed: eventlog.NewFeed(feed), Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
+		Copy: o.Copy, Pool: pool, Feed: eventlog.NewFeed(feed), Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
 		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // making its lines is measured, too
 		Notifier: db.Notifier, Requests: requests, Metrics: prometheus.NewRegistry(), Tracer: o.Traces.Tracer(), CacheBytes: o.CacheBytes, WholeLists: o.lists,
 		BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey, Signing: signing,

@@ -44,7 +44,7 @@ func databaseURL(address, database string) (string, error) {
 	return u.String(), nil
 }
 
-// At is the address of the benchmark's database on another server, such as a replica.
+// At is the address of the benchmark's database on another server, such as a standby.
 func (db *Database) At(server string) (string, error) {
 	return databaseURL(server, db.Pool.Config().ConnConfig.Database)
 }

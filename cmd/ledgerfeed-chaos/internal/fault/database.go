@@ -31,7 +31,7 @@ func ofDatabase() []*Kind {
 			Shortest: time.Second, Longest: 3 * time.Second, aim: aimServer, do: failover,
 		},
 		{
-			Name: "failover-lost-tail", About: "a replica without the last commits takes over", Weight: 2,
+			Name: "failover-lost-tail", About: "a server without the last commits takes over", Weight: 2,
 			Shortest: time.Second, Longest: 3 * time.Second, aim: aimServer, do: failoverLosingTail,
 		},
 		{

@@ -53,7 +53,7 @@ func checks() []check {
 		{"vacuum", checkVacuum},
 		{"transactions", checkTransactions},
 		{"replication", checkReplication},
-		{"replicas", checkReplicas},
+		{"standbys", checkStandbys},
 		{"archiving", checkArchiving},
 		{"size", checkSize},
 		{"dead rows", checkDeadRows},

@@ -19,9 +19,9 @@ type Pools struct {
 }
 
 type namedPool struct {
-	name    string
-	pool    *pgxpool.Pool
-	replica bool // its connections are to a replica
+	name   string
+	pool   *pgxpool.Pool
+	beside bool // its connections are not to the database at DATABASE_URL
 }
 
 // NewPools makes the metrics, of no pool yet.
@@ -43,9 +43,9 @@ func (p *Pools) Add(name string, pool *pgxpool.Pool) {
 	p.list = append(p.list, namedPool{name, pool, false})
 }
 
-// AddReplica adds a pool of connections to a replica, which do not count as those to the
+// AddBeside adds a pool of connections to standbys, which do not count as those to the
 // database.
-func (p *Pools) AddReplica(name string, pool *pgxpool.Pool) {
+func (p *Pools) AddBeside(name string, pool *pgxpool.Pool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.list = append(p.list, namedPool{name, pool, true})
@@ -70,7 +70,7 @@ type Connections struct {
 // Connections adds the pools up, without the single ones.
 func (p *Pools) Connections() (c Connections) {
 	for _, one := range p.all() {
-		if one.replica {
+		if one.beside {
 			continue
 		}
 		s, w := one.pool.Stat(), pg.WaitsOf(one.pool)

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/gauges"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/replica"
+	"github.com/ledgerfeed/ledgerfeed/internal/standby"
 )
 
 // probe does what a role's work begins with.
@@ -56,7 +56,7 @@ type Readiness struct {
 	Reasons []Unready `json:"reasons"`
 
 	Connections gauges.Connections `json:"connections"`        // to the database
-	Replicas    []replica.State    `json:"replicas,omitempty"` // that are read from; one that is not takes no readiness
+	Standbys    *standby.State     `json:"standbys,omitempty"` // that are read from; when they are not, the process is ready all the same
 
 	// Notifications are the ways by which the process hears of the changes of others. Without
 	// one it works all the same, by sweeps.
@@ -81,7 +81,10 @@ func (s *Service) readiness(ctx context.Context, role string) Readiness {
 	is.Ready = len(is.Reasons) == 0
 	is.Connections = s.pools.Connections()
 	is.Connections.Most = s.connections.most
-	is.Replicas = s.connections.replicas.States()
+	if s.connections.standbys != nil {
+		state := s.connections.standbys.State()
+		is.Standbys = &state
+	}
 	is.Notifications = []eventlog.Way{}
 	if s.ready.Load() { // before, it may not have a notifier
 		is.Notifications = s.notifier.Ways()

@@ -132,7 +132,7 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	s.Add("notifications", s.notifier.Run)
-	if err := followReplicas(s); err != nil {
+	if err := followStandbys(s); err != nil {
 		return err
 	}
 	s.metrics.MustRegister(gauges.Notifications(s.notifier)...)
@@ -212,13 +212,12 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	replicas, err := replicasOf(ctx, s, RoleAPI, listsPool, pageOptions())
+	standbys, err := copyOf(ctx, s, RoleAPI, listsPool, pageOptions())
 	if err != nil {
 		return err
 	}
 	api, err := readapi.New(readapi.Config{
-		Replicas: replicas, ReplicaSet: s.connections.replicas,
-		Pool: pool, Feed: eventlog.NewFeed(pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
+		Copy: standbys, Pool: pool, Feed: eventlog.NewFeed(pool), Keys: keysByClock{directory, &s.wrongClock}, Format: format, Limiter: limiter,
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
@@ -260,7 +259,11 @@ const downloadKeeps = 20 * time.Second
 // prepareProjector prepares what folds the log into the read models, and what
 // verifies them in the background.
 func (s *Service) prepareProjector(ctx context.Context) error {
-	pool, err := s.openPool(ctx, RoleProject, pg.Options{Settings: projections.PoolSettings()})
+	commits := projections.PoolSettings()
+	if s.env.Settings.ProjectCommit != "on" {
+		commits["synchronous_commit"] = s.env.Settings.ProjectCommit
+	}
+	pool, err := s.openPool(ctx, RoleProject, pg.Options{Settings: commits})
 	if err != nil {
 		return err
 	}
@@ -300,7 +303,7 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 	}
 	engine, err := dispatch.New(dispatch.Config{
 		Pool: pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
-		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail(), Replicas: s.connections.replicas,
+		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail(),
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare webhooks: %w", err)
@@ -358,13 +361,12 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return err
 	}
 	files.Keep = downloadKeeps
-	replicas, err := replicasOf(ctx, s, RoleConsole, downloads, options)
+	standbys, err := copyOf(ctx, s, RoleConsole, downloads, options)
 	if err != nil {
 		return err
 	}
 	reader, err := readapi.NewReader(readapi.Config{
-		Replicas: replicas, ReplicaSet: s.connections.replicas,
-		Pool: pool, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
+		Copy: standbys, Pool: pool, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
 		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: events.BesideTimeout, WholeLists: files,
 	})
 	if err != nil {

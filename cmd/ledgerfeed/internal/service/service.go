@@ -23,7 +23,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/heap"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/replica"
+	"github.com/ledgerfeed/ledgerfeed/internal/standby"
 	"github.com/ledgerfeed/ledgerfeed/internal/tlslisten"
 )
 
@@ -41,10 +41,10 @@ type Service struct {
 
 	connections struct { // to the database
 		most     int
-		of       map[string]int // by pool
-		mark     string         // in their names, for this process
-		name     string         // of their sessions in PostgreSQL; empty: as DATABASE_URL has it
-		replicas *replica.Set   // of the database; nil: none
+		of       map[string]int   // by pool
+		mark     string           // in their names, for this process
+		name     string           // of their sessions in PostgreSQL; empty: as DATABASE_URL has it
+		standbys *standby.Address // answers are read from; nil: all from the database
 	}
 	ready   atomic.Bool            // becomes false before the listeners close
 	unready atomic.Pointer[string] // why it is not ready although it runs; nil or empty: it is

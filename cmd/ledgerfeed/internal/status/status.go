@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
-	"github.com/ledgerfeed/ledgerfeed/internal/replica"
+	"github.com/ledgerfeed/ledgerfeed/internal/standby"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
@@ -30,7 +30,7 @@ type view struct {
 	Projections []*projections.Status `json:"projections"`
 	Delivery    []dispatch.Lag        `json:"delivery"`               // one for each webhook
 	Relays      []relay.Status        `json:"relays"`                 // one for each that ever ran
-	Replicas    []replica.State       `json:"replicas,omitempty"`     // of LEDGERFEED_READ_DATABASE_URL
+	Standbys    *standby.State        `json:"standbys,omitempty"`     // at LEDGERFEED_READ_DATABASE_URL
 	NotReadable []string              `json:"not_readable,omitempty"` // what this account of PostgreSQL may not read
 	Connections *service.ServerUse    `json:"connections"`            // of PostgreSQL, by the processes that serve
 }
@@ -45,7 +45,7 @@ func Command(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show how far the read models are, anomalies, and what is quarantined",
-		Long: `Show how far the read models, webhooks, relays and replicas are, which processes serve
+		Long: `Show how far the read models, webhooks, relays and standbys are, which processes serve
 and how many connections to PostgreSQL they have, anomalies, and what is quarantined.
 Of each workspace the first 1000 anomalies are counted and, with --json, listed;
 anomaly show has all.`,
@@ -76,7 +76,7 @@ anomaly show has all.`,
 				if v.Relays, err = relay.ReadStatus(ctx, d.Pool, workspace); err != nil {
 					return err
 				}
-				if v.Replicas, _, err = service.LookAtReplicas(ctx, env, d.Pool); err != nil {
+				if v.Standbys, err = service.LookAtStandbys(ctx, env, d.Pool); err != nil {
 					return err
 				}
 				if v.Connections, err = service.ReadServerUse(ctx, env, d.Database, d.Pool); err != nil {
@@ -87,7 +87,7 @@ anomaly show has all.`,
 					return err
 				}
 				return env.Print(v, func(out io.Writer) error {
-					return errors.Join(writeStatus(out, s), writeLags(out, &v), writeRelays(out, v.Relays), writeReplicas(out, v.Replicas), writeConnections(out, v.Connections, d.Pooled), writeAnomalies(out, groups))
+					return errors.Join(writeStatus(out, s), writeLags(out, &v), writeRelays(out, v.Relays), writeStandbys(out, v.Standbys), writeConnections(out, v.Connections, d.Pooled), writeAnomalies(out, groups))
 				})
 			})
 		}),
@@ -195,20 +195,15 @@ func writeRelays(out io.Writer, list []relay.Status) error {
 	return nil
 }
 
-func writeReplicas(out io.Writer, list []replica.State) error {
-	if len(list) == 0 {
-		return nil
+func writeStandbys(out io.Writer, is *standby.State) (err error) {
+	switch {
+	case is == nil:
+	case is.Used:
+		_, err = fmt.Fprintf(out, "\nAnswers are read from the standbys at %s, %.2f s behind at most.\n", is.Name, is.Behind)
+	default:
+		_, err = fmt.Fprintf(out, "\nAnswers are not read from the standbys at %s: %s.\n", is.Name, is.Problem)
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nREPLICA\tREAD FROM\tSECONDS BEHIND AT MOST")
-	for _, is := range list {
-		if is.Used {
-			fmt.Fprintf(t, "%s\tyes\t%.2f\n", is.Name, is.Behind)
-		} else {
-			fmt.Fprintf(t, "%s\tno: %s\t\n", is.Name, is.Problem)
-		}
-	}
-	return t.Flush()
+	return err
 }
 
 func workspaceState(w *projections.WorkspaceStatus) string {

@@ -33,7 +33,7 @@ pipe, --resume keeps in a file of its own where to continue; after an
 interruption some entries may be repeated, and append skips them.
 
 An export continues only the log that it began with: where an older backup was
-restored, or a replica without the last commits took over, it stops and says so.`,
+restored, or a server without the last commits took over, it stops and says so.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			if x.from < 1 {

@@ -34,7 +34,7 @@ func continueFile(ctx context.Context, file *os.File, log *eventlog.Log) (writte
 		}
 		if entry == nil || entry.Chain != e.Chain {
 			return nil, fmt.Errorf("%s has entries of %s, up to %s at position %d, that this log does not have in that order: "+
-				"an older backup was restored, or a replica without the last commits took over; export to another file", file.Name(), workspaceID, e.ID, e.Position)
+				"an older backup was restored, or a server without the last commits took over; export to another file", file.Name(), workspaceID, e.ID, e.Position)
 		}
 		written[workspaceID] = eventlog.NewMark(e.Position, e.Chain[:8])
 	}
