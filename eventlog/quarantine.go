@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -203,3 +204,279 @@ func (q *Quarantine) Skips(ctx context.Context, workspaceID string) ([]Skip, err
 	}
 	return list, nil
 }
+
+// A segment that fails is tried again, each time after twice the wait. After
+// failuresBeforeHalving failures it is halved each time, until it is the entry that
+// fails alone; then the workspace is quarantined there. Other workspaces continue.
+const (
+	failuresBeforeHalving = 5
+	firstWait             = time.Second
+
+	// quarantineWait is how often a quarantined workspace is tried again. A program
+	// that starts tries at once, because it may be a newer version.
+	quarantineWait = 5 * time.Minute
+)
+
+// retry is what is recorded of a failure.
+type retry struct {
+	failures    int
+	segmentMax  *int // nil: the usual size
+	wait        time.Duration
+	quarantined bool
+}
+
+// afterFailure decides how a segment with that many entries is tried again.
+//
+// A row that another transaction has locked is no fault of an entry: the workspace is
+// claimed alone until the row is free, and is not quarantined.
+func afterFailure(failuresBefore, entries int, locked bool) retry {
+	if locked {
+		return retry{
+			failures: max(failuresBefore, min(failuresBefore+1, failuresBeforeHalving-1)),
+			wait:     firstWait << min(failuresBefore, failuresBeforeHalving-2),
+		}
+	}
+	r := retry{failures: failuresBefore + 1}
+	switch {
+	case r.failures < failuresBeforeHalving:
+		r.wait = firstWait << failuresBefore // 1, 2, 4, 8 s
+	case entries > 1:
+		half := entries / 2
+		r.segmentMax = &half
+	default:
+		r.quarantined = true
+		r.wait = quarantineWait
+		one := 1
+		r.segmentMax = &one
+	}
+	return r
+}
+
+// recordFailure records why a segment failed, in a transaction of its own. When
+// another instance has moved the checkpoint since, there is nothing to record.
+func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (retry, error) {
+	r := afterFailure(s.failures, len(s.Entries), pg.Locked(reason))
+	now := k.clock()
+	text := strings.ToValidUTF8(strings.ReplaceAll(reason.Error(), "\x00", ""), "\uFFFD") // PostgreSQL takes neither as text
+	err := pg.InTx(ctx, k.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `
+			UPDATE log_checkpoint SET
+			       failures    = $3,
+			       failed_to   = greatest(coalesce(failed_to, 0), $4),
+			       segment_max = $5,
+			       error       = $6,
+			       retry_at    = $7,
+			       quarantined = $8
+			 WHERE workspace_id = $1 AND consumer = $2 AND position = $9`,
+			s.WorkspaceID, k.consumer, r.failures, s.End(), r.segmentMax, text, now.Add(r.wait), r.quarantined, s.After)
+		if err != nil {
+			return fmt.Errorf("update the checkpoint: %w", err)
+		}
+		if tag.RowsAffected() == 0 {
+			return nil
+		}
+		return addFailure(ctx, tx, k.consumer, s, text, now)
+	})
+	if err != nil {
+		return r, fmt.Errorf("record that %s failed at position %d: %w", s.WorkspaceID, s.After+1, err)
+	}
+	return r, nil
+}
+
+// retryQuarantined lets every quarantined workspace be tried at once.
+func (k *claimer) retryQuarantined(ctx context.Context) error {
+	for last, more := "", true; more; {
+		found, err := k.pool.Query(ctx, `
+			SELECT workspace_id FROM log_checkpoint
+			 WHERE consumer = $1 AND failures > 0 AND quarantined AND workspace_id > $2 ORDER BY workspace_id LIMIT $3`, k.consumer, last, retriedAtOnce)
+		if err != nil {
+			return fmt.Errorf("look for quarantined workspaces: %w", err)
+		}
+		ids, err := pgx.CollectRows(found, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("look for quarantined workspaces: %w", err)
+		}
+		if err := k.retryAtOnce(ctx, ids); err != nil {
+			return err
+		}
+		if more = len(ids) == retriedAtOnce; more {
+			last = ids[len(ids)-1]
+		}
+	}
+	return nil
+}
+
+// retriedAtOnce is how many quarantined workspaces share a round trip.
+const retriedAtOnce = 500
+
+// retryAtOnce lets workspaces be tried at once, each by a statement of its own. One whose
+// checkpoint another transaction has locked is tried later.
+func (k *claimer) retryAtOnce(ctx context.Context, workspaceIDs []string) error {
+	var each pgx.Batch
+	for _, id := range workspaceIDs {
+		each.Queue(`
+			UPDATE log_checkpoint SET retry_at = NULL
+			 WHERE workspace_id = $2 AND consumer = $1 AND consumer IN (
+			       SELECT consumer FROM log_checkpoint
+			        WHERE workspace_id = $2 AND consumer = $1 AND failures > 0 AND quarantined FOR UPDATE SKIP LOCKED)`, k.consumer, id)
+	}
+	if err := k.pool.SendBatch(ctx, &each).Close(); err != nil {
+		return fmt.Errorf("retry quarantined workspaces: %w", err)
+	}
+	return nil
+}
+
+// keptFailures is how many different failures of a workspace the history has.
+const keptFailures = 50
+
+// addFailure adds a failure to the history. The same failure of the same segment is
+// counted, not repeated.
+func addFailure(ctx context.Context, tx pgx.Tx, consumer string, s *Segment, text string, now time.Time) error {
+	_, err := tx.Exec(ctx, `
+		INSERT INTO log_failure AS f (workspace_id, consumer, from_position, through_position, error_digest, error, times, first_at, last_at)
+		VALUES ($1, $2, $3, $4, md5($5), $5, 1, $6, $6)
+		ON CONFLICT (workspace_id, consumer, from_position, through_position, error_digest)
+		DO UPDATE SET times = f.times + 1, last_at = excluded.last_at`,
+		s.WorkspaceID, consumer, s.After+1, s.End(), text, now)
+	if err != nil {
+		return fmt.Errorf("add to the history of failures: %w", err)
+	}
+	_, err = tx.Exec(ctx, `
+		DELETE FROM log_failure f WHERE f.workspace_id = $1 AND f.consumer = $2 AND f.last_at < (
+		       SELECT o.last_at FROM log_failure o WHERE o.workspace_id = $1 AND o.consumer = $2
+		        ORDER BY o.last_at DESC OFFSET $3 LIMIT 1)`, s.WorkspaceID, consumer, keptFailures-1)
+	if err != nil {
+		return fmt.Errorf("delete old failures: %w", err)
+	}
+	return nil
+}
+
+// A segment may be the end of the process that handles it: it takes all memory, or
+// stops the run time. Nothing is left then that could record a failure, and the
+// next process dies of it too. So each segment is marked as under way before it is
+// handled. A mark that outlives its process, at a checkpoint that has not moved, is
+// a death. From then on the solo worker handles the segment, entry by entry and
+// nothing else beside them that is suspected; an entry with deathsUntilQuarantine
+// deaths is quarantined without being handled. What merely was under way beside it,
+// or was killed by an operator, is handled then and has no deaths any more.
+
+// deathsUntilQuarantine is how many processes in a row an entry may end.
+const deathsUntilQuarantine = 3
+
+// deadlyEntryError says that the first entry of a claim has ended so many processes.
+type deadlyEntryError struct{ deaths int }
+
+func (e *deadlyEntryError) Error() string {
+	return fmt.Sprintf("the process ended %d times in a row while it handled this entry, so it is not tried again by itself; "+
+		"look for the reason in the log of that time (out of memory, a crash), then use ledgerfeed quarantine retry or skip", e.deaths)
+}
+
+// died is SQL for a mark a whose process ended before it was done. A mark of this
+// process is of work that failed, and one of before the server started may be of
+// work that failed with it.
+const died = `(a.under_way AND a.position = excluded.position AND a.process <> excluded.process AND a.server_started = excluded.server_started)`
+
+// suspectTo is SQL for the position up to which entries are handled one by one.
+const suspectTo = `(CASE WHEN ` + died + ` THEN greatest(a.suspect_to, a.through) ELSE a.suspect_to END)`
+
+// markUnderWay marks the segments of a claim. Those that are suspected of ending
+// the process are taken out of a claim that is not the solo worker's, and cut to one
+// entry in one that is.
+//
+// It does so on another connection than the claim's, because the mark must be
+// there when the claim is not. The table is not logged: a mark means nothing after
+// a crash of the server.
+func (k *claimer) markUnderWay(ctx context.Context, c *Claim) error {
+	if len(c.Segments) == 0 {
+		return nil
+	}
+	var (
+		marks  pgx.Batch
+		marked []Segment
+	)
+	for i := range c.Segments {
+		s := c.Segments[i]
+		marks.Queue(markSQL, k.consumer, s.WorkspaceID, s.After, s.End(), k.process, c.Solo && !c.Mass).Query(func(rows pgx.Rows) error {
+			m, err := pgx.CollectRows(rows, pgx.RowToStructByPos[mark])
+			if err != nil || len(m) == 0 {
+				c.left[s.WorkspaceID] = solo
+				return err
+			}
+			if m[0].SuspectTo > s.After {
+				s.Entries = s.Entries[:1]
+				s.next = solo
+				c.Mass = true // beside a claim that was made for it there might be another one that is suspected
+			}
+			if m[0].Deaths >= deathsUntilQuarantine {
+				c.deadly = &deadlyEntryError{m[0].Deaths}
+			}
+			marked = append(marked, s)
+			return nil
+		})
+	}
+	if err := k.pool.SendBatch(ctx, &marks).Close(); err != nil {
+		return fmt.Errorf("mark segments as under way: %w", err)
+	}
+	c.Segments = marked
+	return nil
+}
+
+// mark is what markSQL returns.
+type mark struct {
+	Deaths    int
+	SuspectTo int64
+}
+
+// markSQL marks one segment; it returns nothing of one that is left to the solo worker.
+const markSQL = `
+	INSERT INTO log_under_way AS a (workspace_id, consumer, position, through, process, server_started, under_way, deaths, suspect_to)
+	VALUES ($2, $1, $3, $4, $5, pg_postmaster_start_time(), true, 0, 0)
+	    ON CONFLICT (workspace_id, consumer) DO UPDATE SET
+	       position = excluded.position, process = excluded.process, server_started = excluded.server_started,
+	       through = CASE WHEN ` + suspectTo + ` > excluded.position THEN excluded.position + 1 ELSE excluded.through END,
+	       deaths = CASE WHEN ` + died + ` THEN a.deaths + 1 WHEN a.position = excluded.position THEN a.deaths ELSE 0 END,
+	       suspect_to = ` + suspectTo + `, under_way = true
+	 WHERE $6::boolean OR ` + suspectTo + ` <= excluded.position
+	RETURNING deaths, suspect_to`
+
+// markEnded takes the marks off segments that were not handled: of all, or of those
+// without entries where the others were. A checkpoint that has moved makes its mark
+// void by itself.
+func (c *consumer) markEnded(ctx context.Context, claim *Claim, handled bool) {
+	var ids []string
+	for i := range claim.Segments {
+		if s := &claim.Segments[i]; !handled || len(s.Entries) == 0 {
+			ids = append(ids, s.WorkspaceID)
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	// A row that another transaction has locked does not keep the marks on the others.
+	const sql = `
+		UPDATE log_under_way SET under_way = false
+		 WHERE workspace_id = $2 AND consumer = $1 AND process = $3 AND consumer IN (
+		       SELECT consumer FROM log_under_way WHERE workspace_id = $2 AND consumer = $1 FOR UPDATE SKIP LOCKED)`
+	var each pgx.Batch
+	for _, id := range ids {
+		each.Queue(sql, c.consumer, id, c.process)
+	}
+	if err := c.pool.SendBatch(ctx, &each).Close(); err != nil {
+		c.cfg.Logger.WarnContext(ctx, "cannot mark segments as no longer under way; if the program ends before they are handled, that counts as one of three deaths",
+			"consumer", c.consumer, "workspaces", len(ids), "error", err)
+	}
+}
+
+// quarantineDeadly quarantines the workspace of a solo claim before the entry that
+// has ended too many processes, without handling it.
+func (c *consumer) quarantineDeadly(ctx context.Context, claim *Claim, ids []string) {
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	pg.Rollback(finish, claim.Tx)
+	c.markEnded(finish, claim, false)
+	claim.Segments[0].failures = max(claim.Segments[0].failures, failuresBeforeHalving)
+	c.failed(finish, claim, ids, claim.deadly)
+}
+
+// forgetDeaths lets an entry be handled again whatever it did before.
+const forgetDeaths = `DELETE FROM log_under_way WHERE workspace_id = $1 AND consumer = $2`

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/mail"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -157,4 +161,76 @@ func (s *Workspaces) IDs(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("list workspaces: %w", err)
 	}
 	return ids, nil
+}
+
+const (
+	maxWorkspaceName = 200 // characters
+	maxNotify        = 5   // addresses
+	maxNotifyLength  = 254 // characters of one address (RFC 5321)
+)
+
+// WorkspaceError says what is wrong with a workspace's name or addresses, for people.
+type WorkspaceError struct{ Reason string }
+
+func (e *WorkspaceError) Error() string { return e.Reason }
+
+// CheckWorkspaceName checks a name. The error is a *WorkspaceError.
+func CheckWorkspaceName(name string) error {
+	if n := utf8.RuneCountInString(name); n < 1 || n > maxWorkspaceName || !utf8.ValidString(name) {
+		return &WorkspaceError{fmt.Sprintf("want 1 to %d characters", maxWorkspaceName)}
+	}
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return &WorkspaceError{"want no control characters"}
+	}
+	return nil
+}
+
+// ParseNotifyEmail reads mail addresses that are separated by commas or lines, and
+// returns them as Workspace.NotifyEmail has them: separated by ", ", each once. An empty
+// text is none. The error is a *WorkspaceError.
+func ParseNotifyEmail(text string) (string, error) {
+	var list []string
+	for _, one := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ';' || r == '\n' || r == '\r' }) {
+		if one = strings.TrimSpace(one); one == "" || slices.Contains(list, one) {
+			continue
+		}
+		a, err := mail.ParseAddress(one)
+		if err != nil || a.Address != one || strings.ContainsAny(one, ` "`) || len(one) > maxNotifyLength {
+			return "", &WorkspaceError{fmt.Sprintf("%q is not a mail address such as finance@example.com", one)}
+		}
+		list = append(list, one)
+	}
+	if len(list) > maxNotify {
+		return "", &WorkspaceError{fmt.Sprintf("a workspace has %d addresses at most", maxNotify)}
+	}
+	return strings.Join(list, ", "), nil
+}
+
+// What workspace.move says.
+const (
+	moved   = "moved"
+	holding = "holding"
+)
+
+// MayChange makes sure that a workspace's keys, webhooks and names may be changed in tx:
+// that another database does not have it, nor has begun to copy them. Until tx ends, no
+// move goes past the step after which changes are lost. webhooks tells that a webhook or a
+// delivery is changed, which is not possible either while deliveries are held for a move.
+//
+// The error is a *MovedError. That there is no such workspace is none: the caller finds
+// that out. tx is of the isolation level read committed.
+func MayChange(ctx context.Context, tx pgx.Tx, workspaceID string, webhooks bool) error {
+	var move, to string
+	// A move locks the row FOR UPDATE before it changes it, and nothing else conflicts.
+	err := tx.QueryRow(ctx, `
+		SELECT coalesce(move, ''), coalesce(moved_to, '') FROM workspace WHERE workspace_id = $1 FOR KEY SHARE`, workspaceID).Scan(&move, &to)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look whether the workspace %s is being moved: %w", workspaceID, err)
+	case move == "", move == holding && !webhooks:
+		return nil
+	}
+	return &MovedError{WorkspaceID: workspaceID, To: to, Away: move == moved}
 }
