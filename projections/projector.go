@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -192,4 +193,385 @@ func (p *projector) sliced(claim *eventlog.Claim, progress func()) table.SlicedF
 			return nil
 		}
 	}
+}
+
+// Projection gives entries their effect on read tables. It holds a bounded number
+// of rows in memory, whatever the entries say.
+type Projection struct {
+	Tables *table.Set
+	Rules  Rules
+
+	// Saved is called with a fold when what has changed in it was written; nil:
+	// nobody looks. A workspace may have several in one Project.
+	Saved func(workspaceID string, f *table.Fold) error
+
+	// Sliced is called while ProjectMass works; see table.SlicedFunc.
+	Sliced table.SlicedFunc
+
+	// MassRows is how many rows an entry may reach without naming them before
+	// they are too many to be loaded; default 1000.
+	MassRows int
+}
+
+const (
+	defaultMassRows = 1000
+
+	// loadBytes bounds what is loaded at once: entries that need more are folded in
+	// several parts.
+	loadBytes = 8 << 20
+)
+
+// Project gives segments of several workspaces their effect, within tx. It stops in
+// a workspace before an entry that reaches too many rows, which is for ProjectMass,
+// and returns the positions of these entries.
+func (p *Projection) Project(ctx context.Context, tx pgx.Tx, list []eventlog.Segment) (stops map[string]int64, err error) {
+	stops = map[string]int64{}
+	return stops, p.project(ctx, tx, list, stops)
+}
+
+func (p *Projection) project(ctx context.Context, tx pgx.Tx, list []eventlog.Segment, stops map[string]int64) error {
+	s := newSegments(p.Tables, list)
+	s.most, s.budget.Bytes = p.massRows(), loadBytes
+	if err := s.load(ctx, tx); err != nil {
+		return err
+	}
+	if s.budget.Exceeded {
+		return p.inParts(ctx, tx, list, stops)
+	}
+	s.cut(stops)
+	return p.fold(ctx, tx, s)
+}
+
+func (p *Projection) massRows() int {
+	if p.MassRows > 0 {
+		return p.MassRows
+	}
+	return defaultMassRows
+}
+
+// inParts projects segments that need too much at once: some workspaces after the
+// others, or the first half of a workspace's entries and then the rest.
+func (p *Projection) inParts(ctx context.Context, tx pgx.Tx, list []eventlog.Segment, stops map[string]int64) error {
+	if len(list) > 1 {
+		if err := p.project(ctx, tx, list[:len(list)/2], stops); err != nil {
+			return err
+		}
+		return p.project(ctx, tx, list[len(list)/2:], stops)
+	}
+	w, entries := list[0].WorkspaceID, list[0].Entries
+	if len(entries) == 1 {
+		stops[w] = entries[0].Position
+		return nil
+	}
+	for _, half := range [][]domain.Entry{entries[:len(entries)/2], entries[len(entries)/2:]} {
+		if _, stopped := stops[w]; stopped {
+			return nil
+		}
+		if err := p.project(ctx, tx, []eventlog.Segment{{WorkspaceID: w, Entries: half}}, stops); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fold applies the entries to the rows that are loaded, and writes what changes.
+func (p *Projection) fold(ctx context.Context, tx pgx.Tx, s *segments) error {
+	for _, w := range s.workspaces {
+		for i := range s.entries[w] {
+			p.Rules.Apply(s.folds[w].State, &s.entries[w][i])
+		}
+	}
+	if err := s.save(ctx, tx); err != nil || p.Saved == nil {
+		return err
+	}
+	for _, w := range s.workspaces {
+		if err := p.Saved(w, s.folds[w]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ProjectMass gives one entry its effect, within tx, without loading the rows that
+// it reaches and does not name: the database changes them, a slice after the other.
+func (p *Projection) ProjectMass(ctx context.Context, tx pgx.Tx, workspaceID string, e *domain.Entry) error {
+	s := newSegments(p.Tables, []eventlog.Segment{{WorkspaceID: workspaceID, Entries: []domain.Entry{*e}}})
+	s.needs[workspaceID].MassEffects = domain.MassEffects{}
+	if err := s.load(ctx, tx); err != nil {
+		return err
+	}
+	state := s.folds[workspaceID].State
+	state.NoteMass = true
+	if err := p.fold(ctx, tx, s); err != nil {
+		return err
+	}
+	for i := range state.Mass {
+		t, err := p.tableOf(state.Mass[i].Resource)
+		if err != nil {
+			return err
+		}
+		if err := table.ChangeAll(ctx, tx, t, workspaceID, &state.Mass[i], p.Sliced); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Projection) tableOf(resource string) (*table.Table, error) {
+	for _, t := range p.Tables.All() {
+		if t.Label == resource {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("no read table holds %s", resource)
+}
+
+// segments are the segments of several workspaces, with the rows that each of
+// them needs.
+type segments struct {
+	tables     *table.Set
+	workspaces []string
+	entries    map[string][]domain.Entry
+	needs      map[string]*domain.Needs
+	folds      map[string]*table.Fold
+
+	most   int // of rows that an entry reaches without naming them
+	budget table.Budget
+	large  map[largeSet]struct{}
+}
+
+// largeSet is the rows of a workspace that hold an id in a column, where they are
+// too many to be loaded.
+type largeSet struct{ workspaceID, column, id string }
+
+// newSegments has no limit to what is loaded, and nothing in large.
+func newSegments(tables *table.Set, list []eventlog.Segment) *segments {
+	s := &segments{
+		tables: tables, entries: map[string][]domain.Entry{}, needs: map[string]*domain.Needs{}, folds: map[string]*table.Fold{},
+		budget: table.Budget{Bytes: 1 << 62}, large: map[largeSet]struct{}{},
+	}
+	for i := range list {
+		workspaceID, entries := list[i].WorkspaceID, list[i].Entries
+		s.workspaces = append(s.workspaces, workspaceID)
+		s.entries[workspaceID] = entries
+		needs := &domain.Needs{}
+		for j := range entries {
+			needs.Add(&entries[j])
+		}
+		s.needs[workspaceID] = needs
+		s.folds[workspaceID] = table.NewFold()
+	}
+	return s
+}
+
+// load reads the rows that the segments need: first those that entries name or
+// reach through an invoice or a period, in one round trip; then, where a client
+// or contractor got another name, the rows that show the name. It stops where the
+// budget is exceeded.
+func (s *segments) load(ctx context.Context, tx pgx.Tx) error {
+	t := s.tables
+	var b pgx.Batch
+	named := func(from *table.Table, by string, ids func(*domain.Needs) domain.Set) {
+		s.queue(&b, from, table.By(by), ids)
+	}
+	reached := func(from *table.Table, by string, ids func(*domain.Needs) domain.Set) {
+		s.queue(&b, from, s.bounded(by), ids)
+	}
+	linesOf := func(n *domain.Needs) domain.Set { return n.LinesOf }
+	named(t.Invoices, "id", func(n *domain.Needs) domain.Set { return n.Invoices })
+	reached(t.Invoices, "period", func(n *domain.Needs) domain.Set { return n.InvoicesIn })
+	named(t.Charges, "id", func(n *domain.Needs) domain.Set { return n.Charges })
+	named(t.TimeEntries, "id", func(n *domain.Needs) domain.Set { return n.TimeEntries })
+	reached(t.Charges, "invoice_id", linesOf)
+	reached(t.TimeEntries, "invoice_id", linesOf)
+	named(t.Payments, "id", func(n *domain.Needs) domain.Set { return n.Payments })
+	named(t.Clients, "id", func(n *domain.Needs) domain.Set { return n.Clients })
+	named(t.Contractors, "id", func(n *domain.Needs) domain.Set { return n.Contractors })
+	named(t.Credits, "id", func(n *domain.Needs) domain.Set { return n.Credits })
+	named(t.ClosedPeriods, "period", func(n *domain.Needs) domain.Set { return n.Periods })
+	removedCharges := func(n *domain.Needs) domain.Set { return n.RemovedCharges }
+	named(t.RemovedTimeEntries, "id", func(n *domain.Needs) domain.Set { return n.RemovedTimeEntries })
+	named(t.RemovedCharges, "id", removedCharges)
+	named(t.RemovedBilledCharges, "id", removedCharges)
+	t.CreditMoves.QueueLoad(&b, s.creditMoves(), s.folds, &s.budget)
+	if err := send(ctx, tx, &b); err != nil || s.budget.Exceeded {
+		return err
+	}
+	return s.loadRenamed(ctx, tx)
+}
+
+func (s *segments) queue(b *pgx.Batch, from *table.Table, lookup *table.Lookup, ids func(*domain.Needs) domain.Set) {
+	for _, w := range s.workspaces {
+		for id := range ids(s.needs[w]) {
+			lookup.Add(w, id)
+		}
+	}
+	from.QueueLoad(b, lookup, s.folds, &s.budget)
+}
+
+// bounded is a lookup by a column of which any number of rows may hold an id.
+func (s *segments) bounded(column string) *table.Lookup {
+	return table.By(column).Bounded(s.most, func(workspaceID string, values []string) {
+		s.large[largeSet{workspaceID, column, values[0]}] = struct{}{}
+	})
+}
+
+func (s *segments) creditMoves() *table.Lookup {
+	lookup := table.By("client_id", "id")
+	for _, w := range s.workspaces {
+		for key := range s.needs[w].CreditMoves {
+			clientID, creditID := domain.SplitCreditMoveKey(key)
+			lookup.Add(w, clientID, creditID)
+		}
+	}
+	return lookup
+}
+
+// loadRenamed reads the rows that show a client or contractor whose name the
+// segment changes.
+func (s *segments) loadRenamed(ctx context.Context, tx pgx.Tx) error {
+	clients, contractors := s.bounded("client_id"), s.bounded("contractor_id")
+	for _, w := range s.workspaces {
+		needs, state := s.needs[w], s.folds[w].State
+		for id, name := range needs.ClientNames {
+			stored := ""
+			if c := state.Clients.Get(id); c != nil {
+				stored = c.Name
+			}
+			if domain.Renamed(name, stored) {
+				clients.Add(w, id)
+			}
+		}
+		for id, name := range needs.ContractorNames {
+			stored := ""
+			if c := state.Contractors.Get(id); c != nil {
+				stored = c.Name
+			}
+			if domain.Renamed(name, stored) {
+				contractors.Add(w, id)
+			}
+		}
+	}
+	var b pgx.Batch
+	t := s.tables
+	for _, party := range []*table.Lookup{clients, contractors} {
+		for _, shows := range []*table.Table{t.Invoices, t.Charges, t.TimeEntries, t.Payments} {
+			shows.QueueLoad(&b, party, s.folds, &s.budget)
+		}
+	}
+	return send(ctx, tx, &b)
+}
+
+// cut takes from each segment the first entry that reaches a large set, and those
+// after it, and notes its position in stops.
+func (s *segments) cut(stops map[string]int64) {
+	for w, entries := range s.entries {
+		if i := s.firstLarge(w, entries); i < len(entries) {
+			stops[w] = entries[i].Position
+			s.entries[w] = entries[:i]
+		}
+	}
+}
+
+// firstLarge is the index of the first entry that reaches a large set; without one,
+// the number of entries.
+func (s *segments) firstLarge(workspaceID string, entries []domain.Entry) int {
+	if len(s.large) == 0 {
+		return len(entries)
+	}
+	for i := range entries {
+		var needs domain.Needs
+		needs.Add(&entries[i])
+		for id := range needs.LinesOf {
+			if s.isLarge(workspaceID, "invoice_id", id) {
+				return i
+			}
+		}
+		for period := range needs.InvoicesIn {
+			if s.isLarge(workspaceID, "period", period) {
+				return i
+			}
+		}
+		for id := range needs.ClientNames {
+			if s.isLarge(workspaceID, "client_id", id) {
+				return i
+			}
+		}
+		for id := range needs.ContractorNames {
+			if s.isLarge(workspaceID, "contractor_id", id) {
+				return i
+			}
+		}
+	}
+	return len(entries)
+}
+
+func (s *segments) isLarge(workspaceID, column, id string) bool {
+	_, large := s.large[largeSet{workspaceID, column, id}]
+	return large
+}
+
+// maxPending is how many statements of about a mebibyte are sent at once.
+const maxPending = 4
+
+// save writes what the fold has changed, in one round trip unless it is much.
+func (s *segments) save(ctx context.Context, tx pgx.Tx) error {
+	var b pgx.Batch
+	large := 0
+	for _, t := range s.tables.All() {
+		err := t.QueueSave(s.workspaces, s.folds, func(sql string, args []any, full bool) error {
+			b.Queue(sql, args...)
+			if full {
+				large++
+			}
+			if large < maxPending {
+				return nil
+			}
+			err := send(ctx, tx, &b)
+			b, large = pgx.Batch{}, 0
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return send(ctx, tx, &b)
+}
+
+func send(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
+	if b.Len() == 0 {
+		return nil
+	}
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("projector: %w", err)
+	}
+	return nil
+}
+
+// RulesVersion is the version of the rules by which this program makes rows:
+// the fold of the domain and the form of the answers. Raise it with every
+// change that makes other rows of the same log. A rebuild then converts existing
+// workspaces, and status tells which of them are not converted yet.
+const RulesVersion = 2
+
+// Rules are how entries become rows.
+type Rules struct {
+	Version int
+
+	// Apply folds the next entry of a workspace into its rows. The result must
+	// depend on nothing but the state and the entry.
+	Apply func(*domain.State, *domain.Entry)
+}
+
+// LiveRules are the rules of this program.
+func LiveRules() Rules {
+	return Rules{Version: RulesVersion, Apply: (*domain.State).Apply}
+}
+
+// OrLive returns the rules, or LiveRules when they are zero.
+func (r Rules) OrLive() Rules {
+	if r.Apply == nil {
+		return LiveRules()
+	}
+	return r
 }

@@ -1,12 +1,16 @@
 package readapi
 
 import (
+	"context"
 	"net/http"
 	"sync"
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
@@ -31,3 +35,235 @@ type API struct {
 }
 
 var _ http.Handler = (*API)(nil)
+
+// New makes an API, for which Run must run. Nothing that New starts outlives a request by
+// more than Config.Timeout. The error says everything that is wrong with cfg.
+func New(cfg Config) (*API, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	info := openapi.Info{Brand: cfg.Brand, BaseURL: cfg.BaseURL, DocsURL: cfg.DocsURL}
+	document, err := openapi.Document(info)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := answer.NewRenderer(cfg.DocsURL, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := newPages(info, cfg.Signing, document, answers)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := newSigner(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	source := newSource(&cfg, cfg.Pool, cfg.WholeLists.Pool, cfg.Feed)
+	waits := newWaits(&cfg)
+	places := wholelist.NewPlaces(cfg.WholeLists.Most, cfg.WholeLists.MostOfWorkspace, cfg.WholeLists.Keep)
+	metrics, err := newMetrics(cfg.Metrics, source.shares, places, waits)
+	if err != nil {
+		return nil, err
+	}
+	a := &API{
+		cfg:      cfg,
+		mux:      chi.NewRouter(),
+		answers:  answers,
+		document: document,
+		pages:    pages,
+		signer:   signer,
+		keys:     keyFinder{format: cfg.Format, brand: cfg.Brand.KeyPrefix()},
+		cursors:  newWorkspaceSealers(cfg.CursorKey),
+		tags:     newTagger(cfg.CursorKey, document),
+		source:   source,
+		copy:     newCopy(&cfg),
+		places:   places,
+		cache:    newAnswerCache(max(0, cfg.CacheBytes)),
+		waits:    waits,
+		metrics:  metrics,
+	}
+	a.routing.New = func() any { return chi.NewRouteContext() }
+	a.mountRoutes()
+	return a, nil
+}
+
+// mountRoutes mounts the route table on the mux. The numbers are those of
+// docs/contract/decisions.md, "Requests, in the order in which they are checked".
+func (a *API) mountRoutes() {
+	a.mux.Use(
+		check(checkSize),
+		check(checkMethod), // 1
+		check(checkURL),    // 2
+		answerPages,
+		check(identify),
+		check(checkSlowDown), // 3
+		check(checkKey),      // 4
+		check(checkRate),     // 5
+		check(checkMoved),
+		decodePath, // 6, which is what the mux does next
+	)
+	a.mux.NotFound(handler(answerUnknownPath).ServeHTTP)
+	for _, r := range route.Table() {
+		e := newEndpoint(r)
+		e.answer, e.version = a.handlers(r)
+		found := a.mux.With(e.enter)
+		found.Method(http.MethodOptions, e.Pattern(), handler(answerMethods))
+		checked := found.With(
+			check(checkPermission), // 7
+			check(checkParams),     // 8
+		)
+		checked.Method(http.MethodGet, e.Pattern(), handler(answerRequest)) // 9
+		checked.Method(http.MethodHead, e.Pattern(), handler(answerRequest))
+	}
+}
+
+// handlers returns the two functions of an endpoint, answer and version.
+func (a *API) handlers(r route.Route) (handle func(*request) error, version func(*request) (version, error)) {
+	switch r.Kind {
+	case route.Rows:
+		return answerRows, rowsVersion
+	case route.Row:
+		return answerRow, rowsVersion
+	case route.Credit:
+		return answerCredit, rowsVersion
+	case route.Events:
+		return answerEvents, feedVersion
+	case route.Event:
+		return answerEvent, nil
+	case route.Checkpoint:
+		return answerCheckpoint, checkpointVersion
+	case route.Tile:
+		return answerTile, nil
+	case route.Bundle:
+		return answerBundle, nil
+	case route.KeyInfo:
+		return answerKeyInfo, nil
+	case route.Document:
+		return answerDocument, documentVersion
+	}
+	panic("readapi: a route of an unknown kind")
+}
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if a.cfg.Tracer != nil {
+		ctx, span := tracing.StartRequest(a.cfg.Tracer, r)
+		defer span.End()
+		r = r.WithContext(ctx)
+	}
+	base := r.Context()
+	release, ok := takePlace(r)
+	if !ok {
+		a.refuseStream(w, r)
+		return
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(base, a.cfg.Timeout)
+	defer cancel()
+	q := a.newRequest(ctx, w, r)
+	q.known = release
+	defer a.record(q)
+	defer func() { q.answerPanic(recover()) }()
+	if !mayWait(r) {
+		a.route(q, w)
+		return
+	}
+	apart(q, func() { a.route(q, w) })
+	if q.wait.behind || q.wait.empty != nil {
+		cancel()
+		if err := a.await(base, q); err != nil {
+			q.refuse(err)
+		}
+	}
+}
+
+// route lets the mux answer a request.
+func (a *API) route(q *request, w http.ResponseWriter) {
+	q.routing = a.routing.Get().(*chi.Context)
+	q.routing.Reset()
+	defer a.routing.Put(q.routing)
+	a.mux.ServeHTTP(w, q.http.WithContext(q))
+}
+
+// endpoint is a route with what its requests need, made once.
+type endpoint struct {
+	route.Route
+
+	// answer writes the answer to a request that passed all checks.
+	answer func(*request) error
+
+	// version returns the version of the answer. Nil: only making the answer tells.
+	version func(*request) (version, error)
+
+	// Indexes of parameters in Params; -1: the endpoint has none of the form.
+	limit, cursor, since, enum, include int
+
+	filters    []filter
+	statements map[statementKey]string // of Rows, Row and Credit
+}
+
+// filter is a parameter that a column must equal.
+type filter struct {
+	param  int // index in Params
+	column string
+}
+
+// statementKey tells the statements of an endpoint apart.
+type statementKey struct {
+	given   uint // bit i: filter i is used
+	visible visibility
+	removed bool // with the rows that have left
+}
+
+func newEndpoint(r route.Route) *endpoint {
+	if len(r.Params) > maxParams {
+		panic("readapi: " + r.Path + " has too many parameters") // by the route table, which every test uses
+	}
+	e := &endpoint{Route: r, limit: -1, cursor: -1, since: -1, enum: -1, include: -1, statements: map[statementKey]string{}}
+	for i := range e.Params {
+		p := &e.Params[i]
+		switch {
+		case p.Form == route.FormLimit:
+			e.limit = i
+		case p.Form == route.FormCursor:
+			e.cursor = i
+		case p.Form == route.FormTime:
+			e.since = i
+		case p.Form == route.FormInclude:
+			e.include = i
+		case p.Column != "":
+			e.filters = append(e.filters, filter{param: i, column: p.Column})
+		default:
+			e.enum = i
+		}
+	}
+	for _, visible := range visibilities() {
+		switch e.Kind {
+		case route.Row:
+			e.statements[statementKey{visible: visible}] = rowStatement(e.Resource, visible)
+		case route.Rows:
+			for given := range uint(1) << len(e.filters) {
+				e.statements[statementKey{given: given, visible: visible}] = listStatement(e.Resource, e.filters, given, visible)
+				e.statements[statementKey{given, visible, true}] = removedStatement(e.Resource, e.filters, given, visible)
+			}
+		case route.Credit:
+			e.statements[statementKey{visible: visible}] = creditStatement()
+		default:
+		}
+	}
+	return e
+}
+
+// cacheable reports whether answers are cached. A cached answer needs a read of the
+// version, so the cache pays only where an answer costs more than that: a single row
+// does not.
+func (e *endpoint) cacheable() bool { return e.version != nil && e.Kind != route.Row }
+
+// whole returns the statement that reads the whole list for a key. It is made each time:
+// that costs nothing beside the list.
+func (e *endpoint) whole(key statementKey) string { return wholeStatement(e.Resource, e.filters, key) }
+
+// statement returns the statement for a key.
+func (e *endpoint) statement(key statementKey) string { return e.statements[key] }

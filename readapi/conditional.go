@@ -1,11 +1,27 @@
 package readapi
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
@@ -167,4 +183,237 @@ func (q *request) answerWith(body []byte, v version) error {
 	}
 	q.out.OK(encoded, tag)
 	return nil
+}
+
+// version is the state of what an answer shows.
+type version struct {
+	name string // changes when the answer does
+
+	// position is the visible position that the answer is of (docs/contract/decisions.md,
+	// "Positions"). Below 0: the answer is not about a workspace's data.
+	position int64
+
+	moved int64 // when that position was reached, in microseconds; 0: not known
+}
+
+// olderThan reports whether a state is of before another. Rows that were repaired at the
+// same position are newer than before.
+func (v version) olderThan(other version) bool {
+	return v.position < other.position || v.position == other.position && v.moved > 0 && v.moved < other.moved
+}
+
+// raise makes v the newer one of both.
+func (v *version) raise(other version) {
+	if other.position > v.position || other.position == v.position && other.moved > v.moved {
+		*v = other
+	}
+}
+
+// noPosition is the position of answers that are not about a workspace's data.
+const noPosition = -1
+
+// formatRowsVersion names a state of a workspace's read tables: the visible position
+// and, so that a repair at the same position shows too, when it moved.
+func formatRowsVersion(position int64, movedAt string) version {
+	moved, _ := strconv.ParseInt(movedAt, 10, 64) // the database made it of a number
+	return version{strconv.FormatInt(position, 10) + "." + movedAt, position, moved}
+}
+
+// formatFeedVersion names a state of a workspace's feed: what is visible, which is
+// the version of its rows, and where the feed begins as events pass their retention.
+func formatFeedVersion(rows version, kept int64) version {
+	return version{rows.name + "." + strconv.FormatInt(kept, 10), rows.position, rows.moved}
+}
+
+// versionQuery asks for the version of a workspace's rows.
+type versionQuery struct {
+	workspaceID string
+
+	version version
+	err     error
+}
+
+var errNoVersionRow = errors.New("the workspace has no checkpoint")
+
+// newVersionReader reads the versions of workspaces.
+func newVersionReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*versionQuery] {
+	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*versionQuery) {
+		asked := map[string]struct{}{} // many may ask for the same
+		for _, q := range queries {
+			asked[q.workspaceID] = struct{}{}
+		}
+		found, err := readVersions(ctx, pool, slices.Collect(maps.Keys(asked)))
+		for _, q := range queries {
+			q.version, q.err = found[q.workspaceID], err
+			if err == nil && q.version.name == "" {
+				q.err = fmt.Errorf("read the version of workspace %s: %w", q.workspaceID, errNoVersionRow)
+			}
+		}
+	})
+}
+
+// readPositions returns the visible position of each workspace that has one.
+func readPositions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string) (map[string]int64, error) {
+	found, err := readVersions(ctx, pool, workspaceIDs)
+	positions := make(map[string]int64, len(found))
+	for id, v := range found {
+		positions[id] = v.position
+	}
+	return positions, err
+}
+
+// versionOf selects the versions of workspaces that meet a condition.
+func versionOf(condition string) string {
+	return `
+		SELECT workspace_id, position, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text
+		  FROM log_checkpoint WHERE workspace_id ` + condition + ` AND consumer = '` + eventlog.ReadModels + `'`
+}
+
+// readVersions returns the version of each workspace that has one.
+func readVersions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string) (map[string]version, error) {
+	found := make(map[string]version, len(workspaceIDs))
+	if err := scanVersions(found)(pool.Query(ctx, versionOf("= ANY ($1)"), workspaceIDs)); err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// scanVersions puts rows of versionOf into a map.
+func scanVersions(found map[string]version) func(pgx.Rows, error) error {
+	return func(rows pgx.Rows, err error) error {
+		var (
+			id, movedAt string
+			position    int64
+		)
+		if err == nil {
+			_, err = pgx.ForEachRow(rows, []any{&id, &position, &movedAt}, func() error {
+				found[id] = formatRowsVersion(position, movedAt)
+				return nil
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("read the versions of workspaces: %w", err)
+		}
+		return nil
+	}
+}
+
+// rowsVersion is the version of endpoints that show rows of read tables.
+func rowsVersion(q *request) (version, error) {
+	query := &versionQuery{workspaceID: q.key.WorkspaceID}
+	if err := q.from.versions.Do(q, query); err != nil {
+		return version{}, fmt.Errorf("read the version of a workspace: %w", err)
+	}
+	return query.version, query.err
+}
+
+// feedVersion is the version of the list of events.
+func feedVersion(q *request) (version, error) {
+	rows, err := rowsVersion(q)
+	if err != nil {
+		return version{}, err
+	}
+	// Read after the version: where the feed begins depends on the clock and on
+	// entries that have long been in the log.
+	kept, err := q.from.feed.KeptFrom(q, q.key.WorkspaceID, q.oldestKept())
+	if err != nil {
+		return version{}, err
+	}
+	return formatFeedVersion(rows, kept), nil
+}
+
+// oldestKept is the publish time of the oldest events that can be read.
+func (q *request) oldestKept() time.Time { return q.asOf.Add(-q.api.cfg.Retention) }
+
+// documentVersion is the version of the OpenAPI document, which is part of every tag
+// already.
+func documentVersion(*request) (version, error) {
+	return version{name: "document", position: noPosition}, nil
+}
+
+// answerCache holds answers as they were sent, each with the version of what it
+// shows. It saves reading and rendering the rows and compressing them. A cached
+// answer is used only if the workspace's version, read after the request came, is
+// still the same, so no caller gets one that is out of date.
+//
+// Its memory is bounded in bytes; what was not used for longest is evicted. An answer
+// is cached the second time that it is asked for, so that reading through a long list
+// costs nothing and evicts nothing.
+type answerCache struct {
+	maxSize int
+
+	mu      sync.Mutex
+	answers *simplelru.LRU[cacheKey, *cachedAnswer]
+	size    int // of answers, in bytes
+	seed    maphash.Seed
+	asked   [askedSlots]uint64 // hashes of answers that were asked for once
+}
+
+// cacheKey is a request: everything that its answer depends on except the version.
+type cacheKey struct {
+	workspaceID string
+	permissions access.Permissions
+	path, query string
+	preferred   answer.Encoding
+}
+
+// cachedAnswer is never changed.
+type cachedAnswer struct {
+	version version
+	body    answer.Encoded
+	rows    int
+	index   int64 // answer.Writer.EventIndex
+}
+
+// size is about what an entry takes, in bytes.
+func (c *cachedAnswer) size(key *cacheKey) int {
+	const overhead = 320
+	return len(c.body.Body) + len(key.workspaceID) + len(key.path) + len(key.query) + overhead
+}
+
+const (
+	// DefaultCacheBytes is the memory that cached answers may take.
+	DefaultCacheBytes = 32 << 20
+
+	askedSlots = 4096
+	// maxShare is the share of the cache that one answer may take: a 32nd.
+	maxShare = 32
+)
+
+func newAnswerCache(maxSize int) *answerCache {
+	c := &answerCache{maxSize: maxSize, seed: maphash.MakeSeed()}
+	evicted := func(key cacheKey, a *cachedAnswer) { c.size -= a.size(&key) }
+	c.answers, _ = simplelru.NewLRU(math.MaxInt, evicted) // fails only for sizes below 1
+	return c
+}
+
+// get returns the cached answer to a request, of whatever version, or nil.
+func (c *answerCache) get(key cacheKey) *cachedAnswer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cached, _ := c.answers.Get(key)
+	return cached
+}
+
+// put caches an answer if it was asked for before. The body is copied.
+func (c *answerCache) put(key cacheKey, a cachedAnswer) {
+	if len(a.body.Body) > c.maxSize/maxShare {
+		return
+	}
+	hash := maphash.Comparable(c.seed, key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slot := &c.asked[hash%askedSlots]; *slot != hash {
+		*slot = hash
+		return
+	}
+	a.body.Body = append(make([]byte, 0, len(a.body.Body)), a.body.Body...)
+	// Path and query are parts of the request's first line and would keep all of
+	// it in memory.
+	key.path, key.query = strings.Clone(key.path), strings.Clone(key.query)
+	c.answers.Remove(key)
+	c.answers.Add(key, &a)
+	for c.size += a.size(&key); c.size > c.maxSize; {
+		c.answers.RemoveOldest()
+	}
 }

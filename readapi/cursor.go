@@ -1,12 +1,19 @@
 package readapi
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"hash"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
@@ -191,4 +198,106 @@ func parseHistoryPosition(b []byte) historyPosition {
 		*n, b = int64(v), b[max(size, 0):]
 	}
 	return p
+}
+
+// SharedCursorKey returns the key for Config.CursorKey that all instances on a
+// database share. The first instance makes it.
+func SharedCursorKey(ctx context.Context, pool *pgxpool.Pool) ([]byte, error) {
+	fresh := make([]byte, cursorKeySize)
+	if _, err := rand.Read(fresh); err != nil {
+		return nil, fmt.Errorf("make the key of cursors: %w", err)
+	}
+	_, err := pool.Exec(ctx, `
+		INSERT INTO service_key (workspace_id, name, value) VALUES ('*', 'cursor', $1) ON CONFLICT DO NOTHING`, fresh)
+	if err != nil {
+		return nil, fmt.Errorf("store the key of cursors: %w", err)
+	}
+	var key []byte
+	err = pool.QueryRow(ctx, `SELECT value FROM service_key WHERE workspace_id = '*' AND name = 'cursor'`).Scan(&key)
+	if err != nil {
+		return nil, fmt.Errorf("read the key of cursors: %w", err)
+	}
+	return key, nil
+}
+
+// WorkspaceCursorKey derives from Config.CursorKey the key under which the cursors of one
+// workspace are sealed. A database to which the workspace moves gets this key, so that
+// cursors go on there, and learns nothing with which those of other workspaces could be
+// made (docs/operations/moving.md).
+func WorkspaceCursorKey(key []byte, workspaceID string) []byte {
+	return deriveKey(key, "cursors of "+workspaceID)
+}
+
+// newWorkspaceSealer makes the sealer of a workspace's key, which has 32 bytes.
+func newWorkspaceSealer(key []byte) *cursorSealer {
+	s, err := newCursorSealer(key)
+	if err != nil {
+		panic(fmt.Sprintf("a derived key of 32 bytes is none: %v", err))
+	}
+	return s
+}
+
+// maxWorkspaceSealers is how many sealers are kept, about 1 KiB each.
+const maxWorkspaceSealers = 10_000
+
+// workspaceSealers keeps the sealers of workspaces that are asked for, because preparing one
+// costs as much as sealing ten cursors. Its methods may be called by any number of goroutines.
+type workspaceSealers struct {
+	key []byte
+
+	mu sync.RWMutex
+	by map[string]*cursorSealer
+}
+
+func newWorkspaceSealers(key []byte) *workspaceSealers {
+	return &workspaceSealers{key: key, by: map[string]*cursorSealer{}}
+}
+
+// of returns the sealer of a workspace.
+func (w *workspaceSealers) of(workspaceID string) *cursorSealer {
+	w.mu.RLock()
+	s := w.by[workspaceID]
+	w.mu.RUnlock()
+	if s != nil {
+		return s
+	}
+	s = newWorkspaceSealer(WorkspaceCursorKey(w.key, workspaceID))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.by) >= maxWorkspaceSealers {
+		clear(w.by) // those in use are made again
+	}
+	w.by[workspaceID] = s
+	return s
+}
+
+// keyedHash is HMAC-SHA-256 under one key. Hashes are used again, because setting
+// one up with the key costs as much as hashing a short text.
+type keyedHash struct {
+	key  []byte
+	idle sync.Pool // of hash.Hash
+}
+
+func newKeyedHash(key []byte) *keyedHash { return &keyedHash{key: key} }
+
+// sum hashes the parts one after the other.
+func (k *keyedHash) sum(parts ...[]byte) (sum [sha256.Size]byte) {
+	h, ok := k.idle.Get().(hash.Hash)
+	if ok {
+		h.Reset()
+	} else {
+		h = hmac.New(sha256.New, k.key)
+	}
+	for _, p := range parts {
+		h.Write(p)
+	}
+	h.Sum(sum[:0])
+	k.idle.Put(h)
+	return sum
+}
+
+// deriveKey makes a key for one purpose from Config.CursorKey.
+func deriveKey(key []byte, purpose string) []byte {
+	sum := newKeyedHash(key).sum([]byte("ledgerfeed " + purpose))
+	return sum[:]
 }

@@ -5,16 +5,22 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"math"
 	"net/http"
 	"net/netip"
 	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
 // request is the context of one request: what the checks have found out about it,
@@ -171,4 +177,202 @@ func (q *request) answerPanic(fault any) {
 	if q.out.Status == 0 {
 		q.refuse(answer.Internal(errPanic))
 	}
+}
+
+// maxParams is the most parameters that an endpoint may have.
+const maxParams = 9
+
+// parsedParams are the values of an endpoint's parameters, by their index in its
+// table. Where an index is asked for, -1 is a parameter that the endpoint lacks.
+type parsedParams struct {
+	given  uint // bit i: parameter i was given
+	values [maxParams]string
+}
+
+func (p *parsedParams) has(i int) bool { return i >= 0 && p.given&(1<<i) != 0 }
+
+// get returns a parameter's value, empty if it was not given.
+func (p *parsedParams) get(i int) string {
+	if !p.has(i) {
+		return ""
+	}
+	return p.values[i]
+}
+
+// time returns a date-time parameter, the zero time if it was not given.
+func (p *parsedParams) time(i int) time.Time {
+	t, _ := domain.ParseTime(p.get(i))
+	return t
+}
+
+// limit returns the page size.
+func (p *parsedParams) limit(i int) int {
+	if n, ok := route.ParseLimit(p.get(i)); ok {
+		return n
+	}
+	return route.DefaultLimit
+}
+
+// parse reads a query by an endpoint's parameters. It returns every fault, one for
+// each parameter, in the order of the query (docs/contract/decisions.md, "Requests",
+// 8), except those of cursors, which depend on all other parameters. After
+// answer.MaxParamErrors faults the rest of the query is not looked at.
+func (p *parsedParams) parse(params []route.Param, query string) []answer.ParamError {
+	var errs []answer.ParamError
+	for pair := range queryPairs(query) {
+		if len(errs) == answer.MaxParamErrors {
+			break
+		}
+		if !pair.decoded {
+			errs = addError(errs, pair.name, "is not decodable: after % come two hexadecimal digits")
+			continue
+		}
+		i := slices.IndexFunc(params, func(p route.Param) bool { return p.Name == pair.name })
+		switch {
+		case i < 0:
+			errs = addError(errs, pair.name, unknownParam(params))
+		case p.has(i):
+			errs = addError(errs, pair.name, "is given more than once")
+		default:
+			p.given |= 1 << i
+			p.values[i] = pair.value
+			if pair.value == "" {
+				errs = addError(errs, pair.name, "must not be empty; leave it out instead")
+			} else if fault := params[i].Fault(pair.value); fault != "" {
+				errs = addError(errs, pair.name, fault)
+			}
+		}
+	}
+	return errs
+}
+
+func unknownParam(params []route.Param) string {
+	if len(params) == 0 {
+		return "is not a parameter of this endpoint, which has none"
+	}
+	names := make([]string, len(params))
+	for i := range params {
+		names[i] = params[i].Name
+	}
+	return "is not a parameter of this endpoint, which has " + strings.Join(names, ", ")
+}
+
+// addError adds a fault unless the parameter has one already or there are enough.
+func addError(errs []answer.ParamError, field, message string) []answer.ParamError {
+	if len(errs) == answer.MaxParamErrors || slices.ContainsFunc(errs, func(e answer.ParamError) bool { return e.Field == field }) {
+		return errs
+	}
+	return append(errs, answer.ParamError{Field: field, Message: message})
+}
+
+// maxPrefer is the longest wait that a request may prefer, in seconds
+// (docs/contract/decisions.md, "Waiting"). A longer one counts as this.
+const maxPrefer = 30
+
+// preferredWait reads wait=N of Prefer (RFC 7240), in seconds; 0: there is none. Only the
+// first counts, and one of another form counts as none, as the RFC demands.
+func preferredWait(headers []string) int {
+	for _, header := range headers {
+		for preference := range strings.SplitSeq(header, ",") {
+			preference, _, _ = strings.Cut(preference, ";") // its parameters
+			name, value, _ := strings.Cut(preference, "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			value = strings.TrimSpace(value)
+			if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
+				value = value[1 : len(value)-1]
+			}
+			seconds, ok := parsePosition(value)
+			if !ok {
+				return 0
+			}
+			return int(min(seconds, maxPrefer))
+		}
+	}
+	return 0
+}
+
+// positionForm is the form of Log-Position-At-Least, for its callers.
+const positionForm = "must be one position of the log: a whole number from 0 to 9223372036854775807, such as the Log-Position of an answer"
+
+// requiredPosition reads Log-Position-At-Least; false: it has another form, or is given
+// more than once. Without one it is 0, which every answer reaches.
+func requiredPosition(headers []string) (int64, bool) {
+	switch len(headers) {
+	case 0:
+		return 0, true
+	case 1:
+		return parsePosition(headers[0])
+	}
+	return 0, false
+}
+
+// parsePosition reads a whole number of 0 or more: digits alone, without leading zeros.
+func parsePosition(s string) (int64, bool) {
+	if s == "" || len(s) > len(strconv.Itoa(math.MaxInt64)) || s[0] == '0' && len(s) > 1 {
+		return 0, false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil
+}
+
+// clientAddress is the address for which a request counts: the peer's, or, if that is a
+// trusted proxy, the right-most address of X-Forwarded-For that is not
+// (docs/contract/decisions.md, "Requests", 3). The addresses to the left of it are the
+// caller's claim and prove nothing.
+func clientAddress(r *http.Request, trusted []netip.Prefix) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	address := peer.Addr().Unmap().WithZone("")
+	if !isTrusted(address, trusted) {
+		return address
+	}
+	forwarded := r.Header.Values("X-Forwarded-For")
+	for i := len(forwarded) - 1; i >= 0; i-- {
+		rest := forwarded[i]
+		for rest != "" {
+			last := strings.LastIndexByte(rest, ',')
+			hop, ok := parseHop(rest[last+1:])
+			rest = rest[:max(last, 0)]
+			if !ok {
+				return address // the last one that came from a trusted peer
+			}
+			address = hop
+			if !isTrusted(address, trusted) {
+				return address
+			}
+		}
+	}
+	return address
+}
+
+// parseHop reads one address of X-Forwarded-For, with or without a port.
+func parseHop(s string) (netip.Addr, bool) {
+	s = strings.TrimSpace(s)
+	if withPort, err := netip.ParseAddrPort(s); err == nil {
+		return withPort.Addr().Unmap().WithZone(""), true
+	}
+	s = strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
+	address, err := netip.ParseAddr(s)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	return address.Unmap().WithZone(""), true
+}
+
+func isTrusted(address netip.Addr, trusted []netip.Prefix) bool {
+	for _, p := range trusted {
+		if p.Contains(address) {
+			return true
+		}
+	}
+	return false
 }
