@@ -1,7 +1,9 @@
 package domain
 
 import (
+	"cmp"
 	"strings"
+	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
@@ -109,3 +111,339 @@ var (
 		{Name: "note", Form: FormText, Nullable: true, Example: `null`, Doc: "Remark; null without one.", At: func(r *CreditMove) any { return &r.Note }},
 	})
 )
+
+// creditMoved is the data of credit.applied and credit.taken_back.
+type creditMoved struct {
+	references
+	CreditID              string
+	Amount                OptMoney
+	Date, Note, PackageID string
+	Hours                 OptDecimal
+}
+
+var creditMovedFields = []jsonform.Field[creditMoved]{
+	{Name: "credit_id", Form: FormID, Required: true, At: func(d *creditMoved) any { return &d.CreditID }},
+	{Name: "client_id", Form: FormID, Required: true, At: func(d *creditMoved) any { return &d.ClientID }},
+	{Name: "invoice_id", Form: FormID, Required: true, At: func(d *creditMoved) any { return &d.InvoiceID }},
+	{Name: "invoice_number", Form: FormText, At: func(d *creditMoved) any { return &d.InvoiceNumber }},
+	{Name: "amount", Form: FormMoney, Required: true, At: func(d *creditMoved) any { return &d.Amount }},
+	{Name: "date", Form: FormDate, At: func(d *creditMoved) any { return &d.Date }},
+	{Name: "note", Form: FormText, At: func(d *creditMoved) any { return &d.Note }},
+	{Name: "package_id", Form: FormID, At: func(d *creditMoved) any { return &d.PackageID }},
+	{Name: "hours", Form: FormHours, At: func(d *creditMoved) any { return &d.Hours }},
+}
+
+func needsOfCreditMoved(n *Needs, d *creditMoved) {
+	n.Credits.add(d.ClientID)
+	n.CreditMoves.add(CreditMoveKey(d.ClientID, d.CreditID))
+	n.Invoices.add(d.InvoiceID)
+}
+
+var creditAppliedType = define(entryType[creditMoved]{
+	typeHead: typeHead{
+		name: "credit.applied", object: "credit", public: true,
+		when: "Client credit was applied to an invoice, whose net_due is lower from now on.",
+	},
+	fields: creditMovedFields, effect: applyCredit, needs: needsOfCreditMoved,
+})
+
+var creditTakenBackType = define(entryType[creditMoved]{
+	typeHead: typeHead{
+		name: "credit.taken_back", object: "credit", public: true,
+		when: "Client credit that was applied to an invoice went back to the client.",
+	},
+	fields: creditMovedFields, effect: takeBackCredit, needs: needsOfCreditMoved,
+})
+
+func applyCredit(f *fold, d *creditMoved) {
+	if f.repeatedMove(d.ClientID, d.CreditID) {
+		return
+	}
+	p, ok := f.packageOf(d.ClientID, d.PackageID)
+	if !ok {
+		return
+	}
+	if r := f.Invoices.Get(d.InvoiceID); r != nil && f.wrongCurrency(d.ClientID, r.Currency) {
+		return
+	}
+	f.addMove(&d.references, d.row(moveApplied))
+	var short, shortOfHours bool
+	f.Credits.write(f.stamp, d.ClientID, func(c *Credit) {
+		if p == nil {
+			c.General, short = c.General.minus(d.Amount.Money)
+			return
+		}
+		p.AmountRemaining, short = p.AmountRemaining.minus(d.Amount.Money)
+		if p.HoursRemaining.Set {
+			p.HoursRemaining.total, shortOfHours = p.HoursRemaining.minus(totalOf(int64(d.Hours.Decimal)))
+		}
+		if p.Status == packageActive && p.AmountRemaining.isZero() {
+			p.Status = packageUsedUp
+		}
+	})
+	if r := f.invoice(d.InvoiceID); r != nil {
+		r.CreditApplied = r.CreditApplied.plus(d.Amount.Money)
+		r.setNetDue()
+		f.Invoices.touch(f.stamp, r)
+	}
+	if short || shortOfHours {
+		f.anomaly(Overdrawn)
+	}
+}
+
+func takeBackCredit(f *fold, d *creditMoved) {
+	if f.repeatedMove(d.ClientID, d.CreditID) {
+		return
+	}
+	p, ok := f.packageOf(d.ClientID, d.PackageID)
+	if !ok {
+		return
+	}
+	if r := f.Invoices.Get(d.InvoiceID); r != nil && f.wrongCurrency(d.ClientID, r.Currency) {
+		return
+	}
+	f.addMove(&d.references, d.row(moveTakenBack))
+	f.Credits.write(f.stamp, d.ClientID, func(c *Credit) {
+		if p == nil {
+			c.General = c.General.plus(d.Amount.Money)
+			return
+		}
+		p.AmountRemaining = p.AmountRemaining.plus(d.Amount.Money)
+		if p.HoursRemaining.Set {
+			p.HoursRemaining.total = p.HoursRemaining.plus(totalOf(int64(d.Hours.Decimal)))
+		}
+		if p.Status == packageUsedUp {
+			p.Status = packageActive
+		}
+	})
+	if r := f.invoice(d.InvoiceID); r != nil {
+		var short bool
+		r.CreditApplied, short = r.CreditApplied.minus(d.Amount.Money)
+		if short {
+			f.anomaly(Overdrawn)
+		}
+		r.setNetDue()
+		f.Invoices.touch(f.stamp, r)
+	}
+}
+
+// creditExpired is the data of credit.expired.
+type creditExpired struct {
+	references
+	CreditID, PackageID, Date, Note string
+}
+
+var creditExpiredType = define(entryType[creditExpired]{
+	typeHead: typeHead{name: "credit.expired", object: "credit"},
+	fields: []jsonform.Field[creditExpired]{
+		{Name: "credit_id", Form: FormID, Required: true, At: func(d *creditExpired) any { return &d.CreditID }},
+		{Name: "client_id", Form: FormID, Required: true, At: func(d *creditExpired) any { return &d.ClientID }},
+		{Name: "package_id", Form: FormID, Required: true, At: func(d *creditExpired) any { return &d.PackageID }},
+		{Name: "date", Form: FormDate, At: func(d *creditExpired) any { return &d.Date }},
+		{Name: "note", Form: FormText, At: func(d *creditExpired) any { return &d.Note }},
+	},
+	effect: expireCredit,
+	needs: func(n *Needs, d *creditExpired) {
+		n.Credits.add(d.ClientID)
+		n.CreditMoves.add(CreditMoveKey(d.ClientID, d.CreditID))
+	},
+})
+
+func expireCredit(f *fold, d *creditExpired) {
+	if f.repeatedMove(d.ClientID, d.CreditID) {
+		return
+	}
+	p, ok := f.packageOf(d.ClientID, d.PackageID)
+	if !ok {
+		return
+	}
+	f.addMove(&d.references, CreditMove{CreditID: d.CreditID, Date: d.Date, Kind: moveExpired, Amount: p.AmountRemaining, Note: d.Note})
+	f.Credits.write(f.stamp, d.ClientID, func(*Credit) {
+		p.Status = packageExpired
+		p.AmountRemaining = MoneyTotal{}
+		p.HoursRemaining.total = total{}
+	})
+}
+
+// row is the history row of the entry.
+func (d *creditMoved) row(kind string) CreditMove {
+	return CreditMove{CreditID: d.CreditID, Date: d.Date, Kind: kind, Amount: totalMoney(d.Amount.Money), Note: d.Note}
+}
+
+// repeatedMove reports, and notes, a credit id that the client has already.
+func (f *fold) repeatedMove(clientID, creditID string) bool {
+	if f.CreditMoves.Get(CreditMoveKey(clientID, creditID)) == nil {
+		return false
+	}
+	f.anomaly(Repeat)
+	return true
+}
+
+// packageOf returns the package that an entry names; nil where it names none and
+// so is about the general credit. ok is false, and the anomaly noted, where the
+// client has no such package.
+func (f *fold) packageOf(clientID, packageID string) (p *Package, ok bool) {
+	if packageID == "" {
+		return nil, true
+	}
+	if c := f.Credits.Get(clientID); c != nil {
+		p = c.pack(packageID)
+	}
+	if p == nil {
+		f.anomaly(UnknownObject)
+	}
+	return p, p != nil
+}
+
+// wrongCurrency reports, and notes, a currency that is not that of the client's
+// credit. A credit without one takes any: amounts of two currencies are never
+// added (docs/contract/log.md, "Client credit").
+func (f *fold) wrongCurrency(clientID, currency string) bool {
+	c := f.Credits.Get(clientID)
+	if c == nil || c.Currency == "" || c.Currency == currency {
+		return false
+	}
+	f.anomaly(WrongCurrency)
+	return true
+}
+
+// addMove adds a row to the history of a client's credit: row, with what the
+// references say, and the day of the entry (UTC) unless it gives another.
+func (f *fold) addMove(refs *references, row CreditMove) {
+	f.CreditMoves.write(f.stamp, CreditMoveKey(refs.ClientID, row.CreditID), func(m *CreditMove) {
+		row.Row = m.Row
+		*m = row
+		m.ClientID, m.InvoiceID, m.InvoiceNumber = refs.ClientID, refs.InvoiceID, refs.InvoiceNumber
+		m.Date = cmp.Or(row.Date, f.at[:len(time.DateOnly)])
+	})
+}
+
+// creditNoteIssued is the data of credit_note.issued. Its invoice_id is the
+// credit note's own.
+type creditNoteIssued struct {
+	references
+	Amount                          OptMoney
+	Currency, Kind, SourceInvoiceID string
+}
+
+var creditNoteIssuedType = define(entryType[creditNoteIssued]{
+	typeHead: typeHead{
+		name: "credit_note.issued", object: "credit_note", public: true,
+		when: "A credit note was issued. It is a row of /v1/invoices of its own, and names the invoice that it credits.",
+	},
+	fields: []jsonform.Field[creditNoteIssued]{
+		{Name: "invoice_id", Form: FormID, Required: true, At: func(d *creditNoteIssued) any { return &d.InvoiceID }},
+		{Name: "invoice_number", Form: FormText, Required: true, At: func(d *creditNoteIssued) any { return &d.InvoiceNumber }},
+		{Name: "client_id", Form: FormID, Required: true, At: func(d *creditNoteIssued) any { return &d.ClientID }},
+		{Name: "contractor_id", Form: FormID, At: func(d *creditNoteIssued) any { return &d.ContractorID }},
+		{Name: "period", Form: FormPeriod, Required: true, At: func(d *creditNoteIssued) any { return &d.Period }},
+		{Name: "amount", Form: FormMoney, Required: true, At: func(d *creditNoteIssued) any { return &d.Amount }},
+		{Name: "currency", Form: FormCurrency, Required: true, At: func(d *creditNoteIssued) any { return &d.Currency }},
+		{Name: "kind", Form: FormText, Required: true, At: func(d *creditNoteIssued) any { return &d.Kind }},
+		{Name: "source_invoice_id", Form: FormID, Required: true, At: func(d *creditNoteIssued) any { return &d.SourceInvoiceID }},
+	},
+	effect: issueCreditNote,
+	needs: func(n *Needs, d *creditNoteIssued) {
+		n.Invoices.add(d.InvoiceID)
+		n.parties(&d.references)
+		n.Periods.add(d.Period)
+	},
+})
+
+func issueCreditNote(f *fold, d *creditNoteIssued) {
+	if f.Invoices.Get(d.InvoiceID) != nil {
+		f.anomaly(Repeat)
+		return
+	}
+	f.Invoices.write(f.stamp, d.InvoiceID, func(r *Invoice) {
+		r.Shown = true
+		r.Number = d.InvoiceNumber
+		r.Type = invoiceTypeCreditNote
+		r.Client = f.client(d.ClientID)
+		r.Contractor = f.contractor(d.ContractorID)
+		r.Period = d.Period
+		r.ClientBillingStatus = statusSent
+		r.GrossAmount = d.Amount.Money
+		r.Currency = d.Currency
+		r.SentAt = f.at
+		r.PeriodClosed = f.closed(d.Period, d.ClientID)
+		r.CreditNote = &CreditNote{Kind: d.Kind, Amount: d.Amount.Money, SourceInvoiceID: d.SourceInvoiceID}
+	})
+}
+
+// creditToppedUp is the data of credit.topped_up.
+type creditToppedUp struct {
+	references
+	CreditID             string
+	Amount               OptMoney
+	Currency, Date, Kind string
+	Note                 string
+	Package              *packageGrant
+}
+
+// packageGrant is the prepaid package that a top-up adds.
+type packageGrant struct {
+	PackageID, Service string
+	Hours              OptDecimal
+	ExpiresAt          string
+}
+
+var packageGrantFields = jsonform.Define([]jsonform.Field[packageGrant]{
+	{Name: "package_id", Form: FormID, Required: true, At: func(p *packageGrant) any { return &p.PackageID }},
+	{Name: "service", Form: FormText, Required: true, At: func(p *packageGrant) any { return &p.Service }},
+	{Name: "hours", Form: FormHours, At: func(p *packageGrant) any { return &p.Hours }},
+	{Name: "expires_at", Form: FormDate, At: func(p *packageGrant) any { return &p.ExpiresAt }},
+})
+
+var creditToppedUpType = define(entryType[creditToppedUp]{
+	typeHead: typeHead{name: "credit.topped_up", object: "credit"},
+	fields: []jsonform.Field[creditToppedUp]{
+		{Name: "credit_id", Form: FormID, Required: true, At: func(d *creditToppedUp) any { return &d.CreditID }},
+		{Name: "client_id", Form: FormID, Required: true, At: func(d *creditToppedUp) any { return &d.ClientID }},
+		{Name: "amount", Form: FormMoney, Required: true, At: func(d *creditToppedUp) any { return &d.Amount }},
+		{Name: "currency", Form: FormCurrency, Required: true, At: func(d *creditToppedUp) any { return &d.Currency }},
+		{Name: "date", Form: FormDate, At: func(d *creditToppedUp) any { return &d.Date }},
+		{Name: "kind", Form: FormText, At: func(d *creditToppedUp) any { return &d.Kind }},
+		{Name: "note", Form: FormText, At: func(d *creditToppedUp) any { return &d.Note }},
+		{Name: "package", Form: FormObject, At: func(d *creditToppedUp) any { return jsonform.ObjectOf(&d.Package, packageGrantFields) }},
+	},
+	effect: topUpCredit,
+	needs: func(n *Needs, d *creditToppedUp) {
+		n.Credits.add(d.ClientID)
+		n.CreditMoves.add(CreditMoveKey(d.ClientID, d.CreditID))
+	},
+})
+
+func topUpCredit(f *fold, d *creditToppedUp) {
+	if f.repeatedMove(d.ClientID, d.CreditID) {
+		return
+	}
+	if d.Package != nil {
+		if c := f.Credits.Get(d.ClientID); c != nil && c.pack(d.Package.PackageID) != nil {
+			f.anomaly(Repeat)
+			return
+		}
+	}
+	if f.wrongCurrency(d.ClientID, d.Currency) {
+		return
+	}
+	f.addMove(&d.references, CreditMove{
+		CreditID: d.CreditID, Date: d.Date, Kind: cmp.Or(d.Kind, moveTopUp), Amount: totalMoney(d.Amount.Money), Note: d.Note,
+	})
+	f.Credits.write(f.stamp, d.ClientID, func(c *Credit) {
+		c.Currency = d.Currency
+		if d.Package == nil {
+			c.General = c.General.plus(d.Amount.Money)
+			return
+		}
+		c.Packages = append(c.Packages, Package{
+			ID:              d.Package.PackageID,
+			Service:         d.Package.Service,
+			AmountGranted:   d.Amount.Money,
+			AmountRemaining: totalMoney(d.Amount.Money),
+			HoursRemaining:  totalDecimal(d.Package.Hours),
+			ExpiresAt:       d.Package.ExpiresAt,
+			Status:          packageActive,
+		})
+	})
+}

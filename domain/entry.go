@@ -138,3 +138,28 @@ func (e *Entry) appendMembers(b []byte) []byte {
 	b = append(b, `","data":`...)
 	return append(b, e.Data...)
 }
+
+// testPing is the data of test.ping.
+type testPing struct {
+	references
+	WebhookID string
+}
+
+var testPingType = define(entryType[testPing]{
+	typeHead: typeHead{
+		name: TypeTestPing, object: "webhook", public: true,
+		when: "Somebody chose \"Send test\" on a webhook. It is sent to that webhook alone; nothing else has changed.",
+	},
+	fields: []jsonform.Field[testPing]{
+		{Name: "webhook_id", Form: FormID, Required: true, At: func(d *testPing) any { return &d.WebhookID }},
+	},
+	effect: func(*fold, *testPing) {},
+})
+
+// UnknownWorkspaceError names a workspace that does not exist.
+type UnknownWorkspaceError struct{ WorkspaceID string }
+
+// Error names the workspace.
+func (e *UnknownWorkspaceError) Error() string {
+	return fmt.Sprintf("there is no workspace %q", e.WorkspaceID)
+}

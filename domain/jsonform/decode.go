@@ -1,6 +1,13 @@
 package jsonform
 
-import "slices"
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // wantObject is the form of objects, in error messages.
 const wantObject = "an object"
@@ -105,4 +112,182 @@ func join(path, name string) string {
 		return name
 	}
 	return path + "." + name
+}
+
+// Member is one member of a JSON object.
+type Member struct {
+	Name string
+	JSON string // the value, as it was written
+}
+
+var errNoObject = errors.New("it is no JSON object")
+
+// Members returns the members of a JSON object, which nothing follows, in their order.
+func Members(object string) ([]Member, error) {
+	d := json.NewDecoder(strings.NewReader(object))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil, errors.Join(errNoObject, err)
+	}
+	var list []Member
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errNoObject, err)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, fmt.Errorf("%w: %w", errNoObject, err)
+		}
+		text, _ := name.(string) // names are always strings
+		list = append(list, Member{text, string(value)})
+	}
+	if _, err := d.Token(); err != nil || d.InputOffset() != int64(len(object)) {
+		return nil, errors.Join(errNoObject, err)
+	}
+	return list, nil
+}
+
+// ObjectOf is the value of a field that holds an optional object; nil is absent.
+func ObjectOf[R any](at **R, fields Fields[R]) any { return object[R]{at, fields} }
+
+// ArrayOf is the value of a field that holds an array of objects; nil is absent,
+// and shown as empty.
+func ArrayOf[R any](at *[]R, fields Fields[R]) any { return array[R]{at, fields} }
+
+type object[R any] struct {
+	at     **R
+	fields Fields[R]
+}
+
+func (o object[R]) many() bool { return false }
+
+func (o object[R]) given() bool { return *o.at != nil }
+
+func (o object[R]) decode(s *Scanner, path, want string, errs *FieldErrors) error {
+	*o.at = new(R)
+	return o.fields.decodeObject(s, path, want, *o.at, errs)
+}
+
+func (o object[R]) appendGiven(b []byte) []byte { return o.fields.AppendGiven(b, *o.at) }
+
+func (o object[R]) appendJSON(b []byte) []byte {
+	if *o.at == nil {
+		return append(b, "null"...)
+	}
+	return o.fields.appendObject(b, *o.at)
+}
+
+func (o object[R]) scan(s *Scanner) error {
+	if s.Literal("null") {
+		return nil
+	}
+	*o.at = new(R)
+	return o.fields.scanObject(s, *o.at)
+}
+
+type array[R any] struct {
+	at     *[]R
+	fields Fields[R]
+}
+
+func (a array[R]) many() bool { return true }
+
+func (a array[R]) given() bool { return *a.at != nil }
+
+func (a array[R]) decode(s *Scanner, path, want string, errs *FieldErrors) error {
+	if s.peek() != '[' {
+		errs.WrongForm(path, want)
+		_, err := s.skip()
+		return err
+	}
+	*a.at = []R{}
+	return s.elements(func(i int) error {
+		*a.at = append(*a.at, *new(R))
+		return a.fields.decodeObject(s, path+"["+strconv.Itoa(i)+"]", wantObject, &(*a.at)[i], errs)
+	})
+}
+
+func (a array[R]) appendGiven(b []byte) []byte { return a.each(b, a.fields.AppendGiven) }
+
+func (a array[R]) appendJSON(b []byte) []byte { return a.each(b, a.fields.appendObject) }
+
+func (a array[R]) each(b []byte, write func([]byte, *R) []byte) []byte {
+	b = append(b, '[')
+	for i := range *a.at {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = write(b, &(*a.at)[i])
+	}
+	return append(b, ']')
+}
+
+func (a array[R]) scan(s *Scanner) error {
+	return s.elements(func(i int) error {
+		*a.at = append(*a.at, *new(R))
+		return a.fields.scanObject(s, &(*a.at)[i])
+	})
+}
+
+// A FieldError says which field of a decoded object is wrong, and which form is
+// wanted.
+type FieldError struct {
+	Field string // its path: "data.contacts[2].email"
+	Fault string // "is missing", "is given twice", "is not known", "has the wrong form"
+	Want  string // the form wanted; empty where Fault says it all
+}
+
+// Error names the field, the fault and the form wanted.
+func (e FieldError) Error() string {
+	field := e.Field
+	if cut := []rune(field); len(cut) > maxFieldShown {
+		field = string(cut[:maxFieldShown]) + "…"
+	}
+	if e.Want == "" {
+		return field + " " + e.Fault
+	}
+	return field + " " + e.Fault + ": want " + e.Want
+}
+
+// FieldErrors are all the faults of one object, in the order of its text; the
+// missing fields of an object follow its other faults.
+type FieldErrors []FieldError
+
+// An object may hold thousands of faults, and names as long as itself; error
+// messages are cut to what a person can read.
+const (
+	maxFaultsShown = 20
+	maxFieldShown  = 200 // characters
+)
+
+// Error joins the faults; of very many it shows the first.
+func (e FieldErrors) Error() string {
+	shown := e[:min(len(e), maxFaultsShown)]
+	parts := make([]string, len(shown), len(shown)+1)
+	for i, f := range shown {
+		parts[i] = f.Error()
+	}
+	switch more := len(e) - len(shown); more {
+	case 0:
+	case 1:
+		parts = append(parts, "and 1 more fault")
+	default:
+		parts = append(parts, fmt.Sprintf("and %d more faults", more))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Unknown adds a field, or the value of one, that is not known; want says which
+// are.
+func (e *FieldErrors) Unknown(field, want string) { e.add(field, "is not known", want) }
+
+// WrongForm adds a field whose value has another form than want.
+func (e *FieldErrors) WrongForm(field, want string) { e.add(field, "has the wrong form", want) }
+
+func (e *FieldErrors) missing(field, want string) { e.add(field, "is missing", want) }
+
+func (e *FieldErrors) twice(field string) { e.add(field, "is given twice", "") }
+
+func (e *FieldErrors) add(field, fault, want string) {
+	*e = append(*e, FieldError{Field: field, Fault: fault, Want: want})
 }

@@ -2,7 +2,9 @@ package jsonform
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -99,4 +101,200 @@ func (f *Field[R]) want() string {
 		return "one of " + strings.Join(f.Values, ", ")
 	}
 	return f.Form.Description()
+}
+
+// OptInt is a whole number from 0 that may be absent.
+type OptInt struct {
+	Int int64
+	Set bool
+}
+
+// Given reports whether the number is present.
+func (o *OptInt) Given() bool { return o.Set }
+
+// AppendGiven appends the number.
+func (o *OptInt) AppendGiven(b []byte) []byte { return strconv.AppendInt(b, o.Int, 10) }
+
+// AppendJSON appends the number, or null.
+func (o *OptInt) AppendJSON(b []byte) []byte {
+	if !o.Set {
+		return append(b, "null"...)
+	}
+	return o.AppendGiven(b)
+}
+
+// DecodeJSON takes a number from 0 that is whole, however it is written.
+func (o *OptInt) DecodeJSON(s *Scanner, _ Form) (bool, error) {
+	text, ok, err := s.NumberOrSkip()
+	if !ok {
+		return false, err
+	}
+	n, ok := ParseNumber(text, 0, maxInt64Digits)
+	if !ok || n < 0 {
+		return false, nil
+	}
+	*o = OptInt{n, true}
+	return true, nil
+}
+
+// ScanJSON reads a whole number.
+func (o *OptInt) ScanJSON(s *Scanner) error {
+	o.Set = true
+	return s.ScanNumber(0, &o.Int)
+}
+
+// OptBool is a boolean that input may leave out; what that means is for the
+// reader of the record to say, with Or. Rows show an absent one as false.
+type OptBool struct {
+	Bool bool
+	Set  bool
+}
+
+// Or returns the value, or def when it is absent.
+func (o OptBool) Or(def bool) bool {
+	if o.Set {
+		return o.Bool
+	}
+	return def
+}
+
+// Given reports whether the boolean is present.
+func (o *OptBool) Given() bool { return o.Set }
+
+// AppendGiven appends the boolean.
+func (o *OptBool) AppendGiven(b []byte) []byte { return strconv.AppendBool(b, o.Bool) }
+
+// AppendJSON appends the boolean.
+func (o *OptBool) AppendJSON(b []byte) []byte { return o.AppendGiven(b) }
+
+// DecodeJSON takes true or false.
+func (o *OptBool) DecodeJSON(s *Scanner, _ Form) (bool, error) {
+	c := s.peek()
+	text, err := s.skip()
+	if c != 't' && c != 'f' {
+		return false, err
+	}
+	*o = OptBool{Bool: text == "true", Set: true}
+	return true, err
+}
+
+// ScanJSON reads true or false.
+func (o *OptBool) ScanJSON(s *Scanner) error {
+	o.Set = true
+	return scanBool(s, &o.Bool)
+}
+
+// Raw is an object that is kept as its text, for input whose form depends on
+// another field.
+type Raw struct {
+	Text string
+	Set  bool
+}
+
+// Given reports whether the object is present.
+func (r *Raw) Given() bool { return r.Set }
+
+// AppendGiven appends the text as it came.
+func (r *Raw) AppendGiven(b []byte) []byte { return append(b, r.Text...) }
+
+// AppendJSON appends the text as it came, or null.
+func (r *Raw) AppendJSON(b []byte) []byte {
+	if !r.Set {
+		return append(b, "null"...)
+	}
+	return r.AppendGiven(b)
+}
+
+// DecodeJSON takes any object.
+func (r *Raw) DecodeJSON(s *Scanner, _ Form) (bool, error) {
+	isObject := s.peek() == '{'
+	text, err := s.skip()
+	if isObject {
+		*r = Raw{Text: text, Set: true}
+	}
+	return isObject, err
+}
+
+// ScanJSON reads any value.
+func (r *Raw) ScanJSON(s *Scanner) (err error) {
+	r.Text, err = s.skip()
+	r.Set = true
+	return err
+}
+
+// FieldDescription is what documentation says about a field. Describe makes it
+// from the table that writes the field.
+type FieldDescription struct {
+	Name     string
+	Form     Form
+	Part     Part
+	Nullable bool
+	Optional bool     // may be absent, whatever the reader's permissions; Describe does not set it
+	Values   []string // of texts: all values
+	Known    []string // of texts: values that occur; others may
+	Doc      string
+	Example  string // as JSON
+
+	Object string             // of an object or array: the name of what is inside
+	Fields []FieldDescription // of an object or array: its fields
+}
+
+// A Described value is an object or array that documents what it holds.
+type Described interface {
+	// DescribeJSON returns the name of the object inside and its fields.
+	DescribeJSON() (object string, fields []FieldDescription)
+}
+
+// DescribeJSON names the object after its Go type.
+func (o object[R]) DescribeJSON() (string, []FieldDescription) {
+	return reflect.TypeFor[R]().Name(), o.fields.Describe()
+}
+
+// DescribeJSON names the elements after their Go type.
+func (a array[R]) DescribeJSON() (string, []FieldDescription) {
+	return reflect.TypeFor[R]().Name(), a.fields.Describe()
+}
+
+// Describe lists the fields for documentation, in their order.
+func (fs Fields[R]) Describe() []FieldDescription {
+	list := make([]FieldDescription, len(fs))
+	for i := range fs {
+		list[i] = fs[i].describe()
+	}
+	return list
+}
+
+func (f *Field[R]) describe() FieldDescription {
+	d := FieldDescription{
+		Name: f.Name, Form: f.Form, Part: f.Part, Nullable: f.Nullable,
+		Values: f.Values, Known: f.Known, Doc: f.Doc, Example: f.Example,
+	}
+	if f.At == nil {
+		return d
+	}
+	v := f.At(new(R))
+	if holds, ok := v.(Described); ok {
+		d.Object, d.Fields = holds.DescribeJSON()
+	}
+	if d.Example != "" {
+		return d
+	}
+	d.Example = "null"
+	if len(d.Fields) > 0 {
+		d.Example = ExampleOf(d.Fields)
+		if n, ok := v.(nested); ok && n.many() {
+			d.Example = "[" + d.Example + "]"
+		}
+	}
+	return d
+}
+
+// ExampleOf puts together an example of an object from those of its fields, as
+// JSON.
+func ExampleOf(fields []FieldDescription) string {
+	members := make([]string, len(fields))
+	for i := range fields {
+		members[i] = `"` + fields[i].Name + `":` + fields[i].Example
+	}
+	return "{" + strings.Join(members, ",") + "}"
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -92,4 +93,98 @@ func ReadStates(ctx context.Context, db Querier, workspaceIDs []string) (map[str
 		return nil, fmt.Errorf("read the states of trees: %w", err)
 	}
 	return states, nil
+}
+
+// Cosignature is a witness's signature of a checkpoint, as a line of its note.
+type Cosignature struct{ Origin, Line string }
+
+// Cosigned are the lines of the cosignatures of the checkpoint that a tree has now, under a
+// name of the tree.
+func (t *Trees) Cosigned(s Sight, origin string) (lines []string) {
+	for _, c := range t.cosignatures[s] {
+		if c.Origin == origin {
+			lines = append(lines, c.Line)
+		}
+	}
+	return lines
+}
+
+// Uncosigned is a tree whose checkpoint a witness has not cosigned.
+type Uncosigned struct {
+	Sight Sight
+	State State
+	Last  int64 // size of the tree that it has cosigned last; 0: none is known
+}
+
+// sameCheckpoint is where a cosignature c is of the checkpoint that its tree t has.
+const sameCheckpoint = `c.position = t.position AND c.chain = t.chain AND c.size = t.size AND c.root = t.root`
+
+// readUncosigned reads trees, of which each has whether the witness has cosigned it.
+const readUncosigned = `
+	SELECT t.workspace_id, t.sight, t.position, t.chain, t.size, t.root, coalesce(c.size, 0),
+	       coalesce(c.origin = $2 || '/' || t.workspace_id || '/' || t.sight AND ` + sameCheckpoint + `, false)
+	  FROM event_tree t
+	  LEFT JOIN event_cosignature c ON c.workspace_id = t.workspace_id AND c.sight = t.sight AND c.witness = $1`
+
+// ReadUncosigned reads which trees of workspaces a witness has to cosign, and up to which
+// position the trees of each workspace are built.
+func ReadUncosigned(ctx context.Context, db Querier, witness, host string, workspaceIDs []string) (trees map[string][]Uncosigned, positions map[string]int64, err error) {
+	trees, positions, _, err = scanUncosigned(db.Query(ctx, readUncosigned+` WHERE t.workspace_id = ANY ($3)`, witness, host, workspaceIDs))
+	return trees, positions, err
+}
+
+// FindUncosigned looks among some workspaces, in order after one, for those with a tree that
+// a witness has to cosign. Last is the workspace at which it ended; empty: there are no more.
+func FindUncosigned(ctx context.Context, db Querier, witness, host, after string, workspaces int) (found []string, last string, err error) {
+	// Each workspace has both of its trees, or none.
+	trees, _, last, err := scanUncosigned(db.Query(ctx, readUncosigned+`
+		WHERE t.workspace_id > $3 ORDER BY t.workspace_id, t.sight LIMIT 2 * $4::int`, witness, host, after, workspaces))
+	for id := range trees {
+		found = append(found, id)
+	}
+	return found, last, err
+}
+
+func scanUncosigned(rows pgx.Rows, err error) (trees map[string][]Uncosigned, positions map[string]int64, last string, _ error) {
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("read trees to be cosigned: %w", err)
+	}
+	var (
+		u           Uncosigned
+		chain, root []byte
+		done        bool
+	)
+	trees, positions = map[string][]Uncosigned{}, map[string]int64{}
+	if _, err := pgx.ForEachRow(rows, []any{&last, &u.Sight, &u.State.Position, &chain, &u.State.Size, &root, &u.Last, &done}, func() error {
+		positions[last] = u.State.Position
+		if !done {
+			u.State.Chain, u.State.Root = [32]byte(chain), tlog.Hash(root)
+			trees[last] = append(trees[last], u)
+		}
+		return nil
+	}); err != nil {
+		return nil, nil, "", fmt.Errorf("read trees to be cosigned: %w", err)
+	}
+	return trees, positions, last, nil
+}
+
+// Execer is a pool or a connection.
+type Execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// SaveCosignature keeps a witness's cosignature of the checkpoint of a state, in place of
+// one of an older state.
+func SaveCosignature(ctx context.Context, db Execer, workspaceID, witness string, s Sight, state *State, c Cosignature) error {
+	_, err := db.Exec(ctx, `
+		INSERT INTO event_cosignature AS c (workspace_id, sight, witness, origin, position, chain, size, root, line)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+		    ON CONFLICT (workspace_id, sight, witness) DO UPDATE
+		       SET origin = excluded.origin, position = excluded.position, chain = excluded.chain, size = excluded.size, root = excluded.root, line = excluded.line
+		     WHERE c.position <= excluded.position OR c.origin <> excluded.origin`,
+		workspaceID, s, witness, c.Origin, state.Position, state.Chain[:], state.Size, state.Root[:], c.Line)
+	if err != nil {
+		return fmt.Errorf("keep a cosignature of the tree %s of %s: %w", s, workspaceID, err)
+	}
+	return nil
 }

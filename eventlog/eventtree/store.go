@@ -3,7 +3,13 @@ package eventtree
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/mod/sumdb/tlog"
@@ -167,4 +173,162 @@ func save(ctx context.Context, tx pgx.Tx, trees []*growing) error {
 		return fmt.Errorf("write trees: %w", err)
 	}
 	return nil
+}
+
+// ReadTile reads the hashes of a tile, each of 32 bytes; nil: the tree does not have it, or
+// not so many hashes of it. The position is that of the log that the tree is of.
+func ReadTile(ctx context.Context, db Querier, workspaceID string, s Sight, p Path) (hashes []byte, position int64, err error) {
+	var size *int64
+	err = db.QueryRow(ctx, `
+		SELECT t.position, t.size, k.hashes FROM event_tree t
+		  LEFT JOIN event_tile k ON k.workspace_id = t.workspace_id AND k.sight = t.sight AND k.level = $3 AND k.tile = $4
+		 WHERE t.workspace_id = $1 AND t.sight = $2`, workspaceID, s, min(p.Level, levels), p.Index).Scan(&position, &size, &hashes)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read a tile of the tree %s of %s: %w", s, workspaceID, err)
+	}
+	if p.Level >= levels || size == nil || !hasTile(*size, p.Level, p.Index, p.Width) {
+		return nil, position, nil
+	}
+	if len(hashes) < p.Width*tlog.HashSize {
+		return nil, position, fmt.Errorf("tile %d at level %d of the tree %s of %s has %d bytes, less than %d hashes", p.Index, p.Level, s, workspaceID, len(hashes), p.Width)
+	}
+	return hashes[:p.Width*tlog.HashSize], position, nil
+}
+
+// errEntryTooLong says that an event is longer than a bundle can have.
+var errEntryTooLong = fmt.Errorf("an event has more than %d bytes, the most of an entry in a bundle", math.MaxUint16)
+
+// ReadBundle reads the leaves of a tile of level 0 from the log, each after its length in two
+// bytes; nil: the tree does not have so many leaves, or the first of them was published
+// before oldest. The position is that of the log that the tree is of.
+func ReadBundle(ctx context.Context, db Querier, workspaceID string, s Sight, p Path, oldest time.Time) (bundle []byte, position int64, err error) {
+	rows, err := db.Query(ctx, `
+		WITH tree AS MATERIALIZED (
+			SELECT t.position, t.size, coalesce((SELECT k.through FROM event_tile k
+			         WHERE k.workspace_id = $1 AND k.sight = $2 AND k.level = 0 AND k.tile = $3::bigint - 1), 0) AS after
+			  FROM event_tree t WHERE t.workspace_id = $1 AND t.sight = $2 AND t.size >= $3 * 256 + $4::bigint
+		)
+		(SELECT position, '' AS event, NULL::timestamptz AS created_at FROM event_tree WHERE workspace_id = $1 AND sight = $2)
+		UNION ALL
+		(SELECT position, event, created_at FROM (
+			SELECT position, public_event AS event, created_at FROM event_log
+			 WHERE workspace_id = $1 AND position > (SELECT after FROM tree) AND position <= (SELECT position FROM tree)
+			   AND public_event IS NOT NULL`+s.condition()+`
+			 ORDER BY position LIMIT 256) e LIMIT $4)`, workspaceID, s, p.Index, p.Width)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read a bundle of the tree %s of %s: %w", s, workspaceID, err)
+	}
+	var (
+		at    int64
+		event string
+		made  *time.Time
+		n     int
+	)
+	_, err = pgx.ForEachRow(rows, []any{&at, &event, &made}, func() error {
+		switch {
+		case made == nil:
+			position = at
+			return nil
+		case made.Before(oldest):
+			n = -TileWidth // the others do not matter
+			return nil
+		case len(event) > math.MaxUint16:
+			return errEntryTooLong
+		}
+		n++
+		bundle = append(binary.BigEndian.AppendUint16(bundle, uint16(len(event))), event...)
+		return nil
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("read a bundle of the tree %s of %s: %w", s, workspaceID, err)
+	}
+	if n != p.Width {
+		return nil, position, nil
+	}
+	return bundle, position, nil
+}
+
+// mostUncounted is how many events after the end of a tree are counted to find the index of
+// one of them.
+const mostUncounted = 2000
+
+// IndexOf is the index that the event at a position has in a tree, also if the tree is not
+// built up to there yet. False: it is too far behind to tell.
+func IndexOf(ctx context.Context, db Querier, workspaceID string, s Sight, position int64) (index int64, ok bool, err error) {
+	var counted int64
+	err = db.QueryRow(ctx, `
+		WITH before AS MATERIALIZED (
+			SELECT tile * 256 + octet_length(hashes) / 32 AS leaves, through FROM event_tile
+			 WHERE workspace_id = $1 AND sight = $2 AND level = 0 AND through < $3 ORDER BY through DESC LIMIT 1
+		)
+		SELECT coalesce((SELECT leaves FROM before), 0),
+		       (SELECT count(*) FROM (
+		          SELECT FROM event_log
+		           WHERE workspace_id = $1 AND position > coalesce((SELECT through FROM before), 0) AND position < $3
+		             AND public_event IS NOT NULL`+s.condition()+`
+		           ORDER BY position LIMIT $4) e)`, workspaceID, s, position, mostUncounted).Scan(&index, &counted)
+	if err != nil {
+		return 0, false, fmt.Errorf("find the index of an event of %s: %w", workspaceID, err)
+	}
+	return index + counted, counted < mostUncounted, nil
+}
+
+// Path names a tile, or a bundle of entries.
+type Path struct {
+	Level int   // of a tile
+	Index int64 // that of the tile
+	Width int   // how many hashes or entries: TileWidth for a full one
+}
+
+// Full reports whether it names a full tile or bundle.
+func (p Path) Full() bool { return p.Width == TileWidth }
+
+// ParseLevel reads the level of a tile: 0 to 63, of which trees here have the first.
+func ParseLevel(text string) (int, bool) {
+	if text == "" || len(text) > 2 || text[0] == '0' && len(text) > 1 || !isDigits(text) {
+		return 0, false
+	}
+	level, err := strconv.Atoi(text)
+	return level, err == nil && level < 64
+}
+
+// ParseIndex reads <N> and .p/<W> of the path of a tile (https://c2sp.org/tlog-tiles): the
+// number in groups of three digits, all but the last with an x before them, and for a
+// partial tile its width, 1 to 255. No log has tiles with more than 15 digits.
+func ParseIndex(text string) (index int64, width int, ok bool) {
+	width = TileWidth
+	number, partial, found := strings.Cut(text, ".p/")
+	if found {
+		if partial == "" || len(partial) > 3 || partial[0] == '0' || !isDigits(partial) {
+			return 0, 0, false
+		}
+		width, _ = strconv.Atoi(partial)
+		if width >= TileWidth {
+			return 0, 0, false
+		}
+	}
+	groups := strings.Split(number, "/")
+	if len(groups) > 5 || len(groups) > 1 && groups[0] == "x000" {
+		return 0, 0, false
+	}
+	for i, group := range groups {
+		if i < len(groups)-1 {
+			if group, ok = strings.CutPrefix(group, "x"); !ok {
+				return 0, 0, false
+			}
+		}
+		if len(group) != 3 || !isDigits(group) {
+			return 0, 0, false
+		}
+		n, _ := strconv.Atoi(group)
+		index = index*1000 + int64(n)
+	}
+	return index, width, true
+}
+
+func isDigits(text string) bool {
+	return strings.Trim(text, "0123456789") == ""
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -134,4 +135,186 @@ func (r *Relay) Probe(ctx context.Context) error {
 		return fmt.Errorf("claim entries: %w", err)
 	}
 	return r.gate.err()
+}
+
+// errEnded is why sending stops before the end of a segment although nothing is wrong.
+var errEnded = errors.New("the claim ends")
+
+// handle is the Router's handler: it sends a claim, all of its workspaces at the same
+// time, and shortens it to what the broker has stored.
+func (r *Relay) handle(msg *message.Message) error {
+	claim, err := eventlog.ClaimOf(msg)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(msg.Context(), claimTimeout, errEnded)
+	defer cancel()
+	go func() {
+		select {
+		case <-claim.Stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	outcomes := make([]outcome, len(claim.Segments))
+	var wait sync.WaitGroup
+	for i := range claim.Segments {
+		wait.Go(func() { outcomes[i] = r.send(ctx, &claim.Segments[i]) })
+	}
+	wait.Wait()
+	return r.settle(msg.Context(), claim, outcomes)
+}
+
+// outcome is how the sending of a segment ended.
+type outcome struct {
+	workspaceID string
+	next        int64 // the first position that was not sent
+	moved       bool  // something was sent
+	err         error // why not all of it was; nil: all was
+}
+
+// send sends the entries of a segment, one after the other.
+func (r *Relay) send(ctx context.Context, s *eventlog.Segment) outcome {
+	for i := range s.Entries {
+		e := &s.Entries[i]
+		var public string
+		if s.Public != nil {
+			public = s.Public[i]
+		}
+		if err := ctx.Err(); err != nil {
+			return outcome{s.WorkspaceID, e.Position, i > 0, errEnded}
+		}
+		msg, err := r.format.message(e, public)
+		if err == nil && msg != nil {
+			began := time.Now() // not of the injected clock: it measures the broker
+			err = r.publisher.Publish(s.WorkspaceID, msg)
+			r.metrics.observe(time.Since(began), err)
+		}
+		if err != nil {
+			return outcome{s.WorkspaceID, e.Position, i > 0, fmt.Errorf("send position %d: %w", e.Position, err)}
+		}
+	}
+	return outcome{workspaceID: s.WorkspaceID}
+}
+
+// settle shortens a claim to what was sent. Where the broker is away, what was not sent is
+// claimed again when it is back; otherwise the workspaces that could not be sent are left
+// to the worker for failing ones. The error is the failure of the only workspace.
+func (r *Relay) settle(ctx context.Context, claim *eventlog.Claim, outcomes []outcome) error {
+	away, known := false, false
+	for _, o := range outcomes {
+		if o.err == nil {
+			continue
+		}
+		ended := errors.Is(o.err, errEnded)
+		if !ended && !known {
+			away, known = !r.gate.check(ctx), true
+		}
+		switch {
+		case ended || away:
+			claim.Shorten(o.workspaceID, o.next)
+		case claim.Solo && !o.moved:
+			return o.err
+		default:
+			claim.LeaveFrom(o.workspaceID, o.next)
+		}
+	}
+	return nil
+}
+
+const (
+	// probeTimeout bounds one look at the broker.
+	probeTimeout = 5 * time.Second
+
+	// firstWait doubles until longestWait between two looks at a broker that is away.
+	firstWait   = 100 * time.Millisecond
+	longestWait = 10 * time.Second
+)
+
+// gate is closed while the broker is away. It is closed at first.
+type gate struct {
+	probe  func(context.Context) error
+	clock  func() time.Time
+	logger *slog.Logger
+
+	turn chan struct{} // who holds its token looks at the broker
+
+	mu     sync.Mutex
+	open   bool      // guarded by mu, as the following are
+	since  time.Time // it is closed
+	reason error
+}
+
+var errNotTried = errors.New("the broker has not answered yet")
+
+func newGate(probe func(context.Context) error, clock func() time.Time, logger *slog.Logger) *gate {
+	return &gate{probe: probe, clock: clock, logger: logger, turn: make(chan struct{}, 1), since: clock(), reason: errNotTried}
+}
+
+// state returns since when the broker cannot be used, and why; nil: it can.
+func (g *gate) state() (since time.Time, reason error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open {
+		return time.Time{}, nil
+	}
+	return g.since, g.reason
+}
+
+// err is the state in words; nil: the broker can be used.
+func (g *gate) err() error {
+	since, reason := g.state()
+	if reason == nil {
+		return nil
+	}
+	return fmt.Errorf("the message broker cannot be used since %s: %w", since.UTC().Format(time.RFC3339), reason)
+}
+
+// check looks at the broker after something could not be sent, and reports whether it can
+// be used.
+func (g *gate) check(ctx context.Context) bool {
+	limited, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	err := g.probe(limited)
+	g.set(ctx, err)
+	return err == nil
+}
+
+// set opens or closes the gate, and logs when that changes.
+func (g *gate) set(ctx context.Context, reason error) {
+	g.mu.Lock()
+	was, since := g.open, g.since
+	g.open, g.reason = reason == nil, reason
+	if was && reason != nil {
+		g.since = g.clock()
+	}
+	g.mu.Unlock()
+	switch {
+	case was && reason != nil:
+		g.logger.ErrorContext(ctx, "the message broker cannot be used; the relay waits for it", "error", reason)
+	case !was && reason == nil:
+		g.logger.InfoContext(ctx, "the message broker can be used; the relay goes on", "after", g.clock().Sub(since))
+	}
+}
+
+// await returns when the gate is open or ctx has ended. One caller at a time looks at the
+// broker.
+func (g *gate) await(ctx context.Context) {
+	if _, reason := g.state(); reason == nil {
+		return
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case g.turn <- struct{}{}:
+	}
+	defer func() { <-g.turn }()
+	for wait := firstWait; ; wait = min(2*wait, longestWait) {
+		if _, reason := g.state(); reason == nil || g.check(ctx) {
+			return
+		}
+		if !flow.Pause(ctx, wait) {
+			return
+		}
+	}
 }

@@ -3,8 +3,12 @@ package replay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
@@ -105,4 +109,227 @@ func (f *workspaceFold) catchUp(ctx context.Context, checkpoint int64) error {
 		return errCheckpointMoved
 	}
 	return f.foldTo(ctx, checkpoint)
+}
+
+// diagnosis answers whether the rows are wrong or the checkpoint is.
+type diagnosis struct {
+	checkpoint   *Difference // nil: nothing shows that the checkpoint is wrong
+	explainsRows bool        // the rows are right for another position, so only the checkpoint is wrong
+}
+
+// diagnoseCheckpoint finds out whether the checkpoint is wrong: it is above the
+// log, or the rows are those of another position.
+//
+// Rows that show an entry after the checkpoint prove that it was moved back.
+// Rows that end before it may also have been deleted; then the checkpoint and
+// the rows are both reported.
+func (f *workspaceFold) diagnoseCheckpoint(ctx context.Context, rowsDiffer bool) (diagnosis, error) {
+	h, err := f.readHead(ctx)
+	if err != nil {
+		return diagnosis{}, err
+	}
+	wrong := func(position int64) *Difference {
+		return &Difference{
+			WorkspaceID: f.workspaceID, Resource: resourceCheckpoint, ID: "read_models", Field: "position",
+			Stored: shown(fmt.Sprint(h.checkpoint)), Folded: shown(fmt.Sprint(position)),
+		}
+	}
+	if h.checkpoint > h.end() {
+		return diagnosis{checkpoint: wrong(h.end())}, nil
+	}
+	if !rowsDiffer {
+		return diagnosis{}, nil
+	}
+	stored, err := table.NewestPosition(ctx, f.cfg.Pool, f.tables, f.workspaceID)
+	if err != nil || stored > h.end() {
+		return diagnosis{}, err
+	}
+	folded, err := f.rows.newest(ctx)
+	if err != nil {
+		return diagnosis{}, err
+	}
+	other := f
+	switch {
+	case stored > h.checkpoint: // this fold goes on to there
+	case stored < folded: // a fold cannot go back
+		if other, err = f.fold(ctx, f.size, nil); err != nil {
+			return diagnosis{}, err
+		}
+		defer other.rows.close(ctx)
+	default:
+		return diagnosis{}, nil
+	}
+	match, err := other.matchAt(ctx, stored, h.checkpoint)
+	if err != nil || !match {
+		return diagnosis{}, err
+	}
+	return diagnosis{checkpoint: wrong(stored), explainsRows: stored > h.checkpoint}, nil
+}
+
+// matchAt reports whether the stored rows are those of a position. The checkpoint
+// must stay where it is.
+func (f *workspaceFold) matchAt(ctx context.Context, position, checkpoint int64) (bool, error) {
+	if err := f.foldTo(ctx, position); err != nil {
+		return false, err
+	}
+	f.freeze()
+	f.frozenAt = &checkpoint
+	defer func() { f.frozenAt = nil }()
+	match := true
+	err := f.compareAll(ctx, everyTable, func(*table.Table, table.Key, [][]byte, []string) error {
+		match = false
+		return nil
+	})
+	if errors.Is(err, errCheckpointMoved) {
+		return false, nil
+	}
+	return match, err
+}
+
+// Difference is one thing that is not as a fold of the log says.
+type Difference struct {
+	WorkspaceID string `json:"workspace_id"`
+
+	// Resource is where: one of Resources, closed-periods, anomalies,
+	// checkpoint, event-trees, event-tiles, kept-checkpoint, which is one of an event
+	// tree that somebody kept, or log, when an entry itself is not what was appended.
+	Resource string  `json:"resource"`
+	ID       string  `json:"id"`     // of the row or the entry
+	Field    string  `json:"field"`  // of the answer, a column of the row, or row: all of it
+	Stored   *string `json:"stored"` // as it is, in JSON when it is part of an answer; null: not there
+	Folded   *string `json:"folded"` // as it must be; null: must not be there
+}
+
+// The resources of differences that are not about read rows.
+const (
+	resourceLog        = "log"
+	resourceCheckpoint = "checkpoint"
+	resourceTrees      = "event-trees"
+	resourceTiles      = "event-tiles"
+	ResourceKept       = "kept-checkpoint"
+)
+
+const fieldRow = "row"
+
+// dependsOnRules reports whether other rules explain the difference: those of the log and its
+// event trees are none.
+func (d *Difference) dependsOnRules() bool {
+	switch d.Resource {
+	case resourceLog, resourceTrees, resourceTiles, ResourceKept:
+		return false
+	}
+	return true
+}
+
+// String writes the difference as a line for people.
+func (d *Difference) String() string {
+	return fmt.Sprintf("%s: %s %s, %s: stored %s, folded %s", d.WorkspaceID, d.Resource, d.ID, d.Field, orNothing(d.Stored), orNothing(d.Folded))
+}
+
+func orNothing(s *string) string {
+	if s == nil {
+		return "nothing"
+	}
+	return *s
+}
+
+// maxShown is the most of a value that a difference shows, in bytes.
+const maxShown = 2000
+
+// shown is a value as a difference shows it: cut, and valid UTF-8.
+func shown(text string) *string {
+	if len(text) > maxShown {
+		text = strings.ToValidUTF8(text[:maxShown], "") + "…"
+	}
+	if !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	return &text
+}
+
+// fieldDifference names a field or column with the value that is stored and the
+// one that was folded; nil stands for no value.
+type fieldDifference func(field string, stored, folded *string)
+
+// compareValues names every field in which a stored row is not the expected
+// one.
+func compareValues(t *table.Table, stored [][]byte, expected []string, each fieldDifference) {
+	for i, c := range t.Columns {
+		if string(stored[i]) == expected[i] && stored[i] == nil == (expected[i] == "") {
+			continue
+		}
+		if c.Fragment && stored[i] != nil {
+			compareFragments(c.Name, string(stored[i]), expected[i], each)
+			continue
+		}
+		var is, must *string
+		if stored[i] != nil {
+			is = shown(string(stored[i]))
+		}
+		if expected[i] != "" {
+			must = shown(expected[i])
+		}
+		each(c.Name, is, must)
+	}
+}
+
+// compareFragments names the fields of a fragment that differ, or the column of
+// the fragment where its bytes differ and no field does.
+func compareFragments(column, stored, folded string, each fieldDifference) {
+	is, isNames, ok1 := fieldsOf(stored)
+	must, mustNames, ok2 := fieldsOf(folded)
+	if !ok1 || !ok2 {
+		showExcerpts(column, stored, folded, each)
+		return
+	}
+	found := false
+	for _, name := range mustNames {
+		text, there := is[name]
+		if there && text == must[name] {
+			continue
+		}
+		found = true
+		if there {
+			each(name, shown(text), shown(must[name]))
+		} else {
+			each(name, nil, shown(must[name]))
+		}
+	}
+	for _, name := range isNames {
+		if _, there := must[name]; !there {
+			found = true
+			each(name, shown(is[name]), nil)
+		}
+	}
+	if !found {
+		showExcerpts(column, stored, folded, each)
+	}
+}
+
+// fieldsOf parses a fragment: the JSON of every field, and the names in order.
+func fieldsOf(fragment string) (values map[string]string, names []string, ok bool) {
+	text := fragment + "}"
+	if strings.HasPrefix(fragment, ",") {
+		text = "{" + text[1:]
+	}
+	members, err := jsonform.Members(text)
+	values = map[string]string{}
+	for _, m := range members {
+		names = append(names, m.Name)
+		values[m.Name] = m.JSON
+	}
+	return values, names, err == nil && utf8.ValidString(text)
+}
+
+// showExcerpts shows the first place at which two texts differ.
+func showExcerpts(column, stored, folded string, each fieldDifference) {
+	const around = 40
+	i := 0
+	for i < len(stored) && i < len(folded) && stored[i] == folded[i] {
+		i++
+	}
+	excerpt := func(s string) *string {
+		return shown(fmt.Sprintf("from byte %d: %s", i+1, s[max(0, min(i, len(s))-around):min(len(s), i+around)]))
+	}
+	each(column, excerpt(stored), excerpt(folded))
 }

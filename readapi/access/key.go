@@ -1,12 +1,23 @@
 package access
 
 import (
+	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 )
 
 // Limits and defaults of keys.
@@ -166,4 +177,282 @@ type TooManyKeysError struct{ WorkspaceID string }
 
 func (e *TooManyKeysError) Error() string {
 	return fmt.Sprintf("the workspace %q has %d live keys, which is the most it may have; revoke one first", e.WorkspaceID, MaxLiveKeys)
+}
+
+// hash is the SHA-256 of a key's full text.
+type hash = [sha256.Size]byte
+
+// entry is what the database holds about one secret. It never changes.
+type entry struct {
+	key     *Key
+	revoked bool
+	ended   bool      // replaced by a rotation without an overlap
+	endsAt  time.Time // refused from then on because of a rotation; zero: never
+	readAt  time.Time // by the directory's clock, before the database was queried
+}
+
+// admit returns the key if it may be used at now. The error is a *RefusedError.
+func (e *entry) admit(now time.Time) (*Key, error) {
+	var reason Reason
+	switch {
+	case e.revoked:
+		reason = ReasonRevoked
+	case !e.key.ExpiresAt.IsZero() && !now.Before(e.key.ExpiresAt):
+		reason = ReasonExpired
+	case e.ended || !e.endsAt.IsZero() && !now.Before(e.endsAt):
+		reason = ReasonRotated
+	default:
+		return e.key, nil
+	}
+	return nil, &RefusedError{Reason: reason, Prefix: e.key.Prefix, KeyID: e.key.ID, WorkspaceID: e.key.WorkspaceID}
+}
+
+// readEntries reads secrets from the database; those that do not exist are not in the
+// result.
+func readEntries(ctx context.Context, pool *pgxpool.Pool, hashes []hash) (map[hash]*entry, error) {
+	const find = `SELECT s.hash, k.key_id, k.workspace_id, w.name, k.name, s.prefix, k.permissions, k.rate_limit_per_minute,
+			k.created_at, k.expires_at, k.revoked_at IS NOT NULL, s.ended, s.ends_at,
+			coalesce(w.move = 'moved', false), coalesce(w.moved_to, ''),
+			ARRAY(SELECT c.value FROM cursor_key c WHERE c.workspace_id = w.workspace_id ORDER BY c.since DESC, c.value)
+		FROM api_key_secret s
+		JOIN api_key k ON k.workspace_id = s.workspace_id AND k.key_id = s.key_id
+		JOIN workspace w ON w.workspace_id = s.workspace_id
+		WHERE s.hash = ANY ($1)`
+	wanted := make([][]byte, len(hashes))
+	for i := range hashes {
+		wanted[i] = hashes[i][:]
+	}
+	rows, err := pool.Query(ctx, find, wanted)
+	if err != nil {
+		return nil, fmt.Errorf("look for keys: %w", err)
+	}
+	found := make(map[hash]*entry, len(hashes))
+	var (
+		stored            []byte
+		k                 Key
+		e                 entry
+		move              Move
+		permissions       []string
+		expiresAt, endsAt *time.Time
+	)
+	_, err = pgx.ForEachRow(rows, []any{
+		&stored, &k.ID, &k.WorkspaceID, &k.WorkspaceName, &k.Name, &k.Prefix, &permissions, &k.RateLimit,
+		&k.CreatedAt, &expiresAt, &e.revoked, &e.ended, &endsAt, &move.Away, &move.To, &move.CursorKeys,
+	}, func() error {
+		key, read := k, e
+		if move.Away || len(move.CursorKeys) > 0 {
+			key.Move = &Move{Away: move.Away, To: move.To, CursorKeys: slices.Clone(move.CursorKeys)}
+		}
+		key.Permissions = storedPermissions(permissions)
+		key.CreatedAt = k.CreatedAt.UTC()
+		key.ExpiresAt = orZero(expiresAt)
+		read.key, read.endsAt = &key, orZero(endsAt)
+		found[hash(stored)] = &read // 32 bytes by a constraint of the table
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for keys: %w", err)
+	}
+	return found, nil
+}
+
+// ErrRefused means that a request has no valid key: 401. Every refusal of a
+// Directory matches it, and to the caller of the API all look the same
+// (docs/contract/decisions.md, "Requests", 4).
+var ErrRefused = errors.New("the API key is refused")
+
+// ErrUnavailable means that the database does not answer, so that it is unknown whether
+// a key is valid: 503.
+var ErrUnavailable = errors.New("API keys cannot be checked now")
+
+// Reason is why a key was refused, for logs and metrics only.
+type Reason string
+
+// The reasons.
+const (
+	ReasonMissing   Reason = "missing"
+	ReasonMalformed Reason = "malformed"
+	ReasonUnknown   Reason = "unknown"
+	ReasonRevoked   Reason = "revoked"
+	ReasonRotated   Reason = "rotated"
+	ReasonExpired   Reason = "expired"
+)
+
+// RefusedError is a refusal with what logs may hold of it. It matches ErrRefused.
+type RefusedError struct {
+	Reason      Reason
+	Prefix      string // public part of what was sent; empty if missing or malformed
+	KeyID       string // empty unless the key exists
+	WorkspaceID string // empty unless the key exists
+}
+
+func (e *RefusedError) Error() string { return ErrRefused.Error() + ": " + string(e.Reason) }
+
+// Unwrap makes errors.Is(err, ErrRefused) true.
+func (e *RefusedError) Unwrap() error { return ErrRefused }
+
+// errMalformed means that a text is not a key: it has another form, or its
+// checksum is wrong, as after a mistyped character. The error does not say which.
+var errMalformed = errors.New("the text is not an API key")
+
+const (
+	digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+	prefixLength   = 8
+	secretLength   = 32 // 190 bits, made; longer ones are read
+	checksumLength = 6  // 62^6 > 2^32, so a CRC-32 fits
+	maxKeyLength   = 256
+	hidden         = "[redacted]"
+)
+
+// Format is how the keys of one brand are written (docs/contract/decisions.md, "Keys"):
+//
+//	<brand lower-case>_<8 characters prefix>_<32 or more characters secret><6 characters checksum>
+//
+// all but the brand in base62 (0-9, A-Z, a-z). The checksum is the CRC-32 (IEEE)
+// of everything before it, in base62, highest digit first. It finds every mistyped
+// character; it proves nothing, because anybody can compute it. A Format comes from
+// NewFormat and may be used by any number of goroutines.
+type Format struct {
+	brand  string
+	anyKey *regexp.Regexp
+}
+
+// NewFormat returns the format of a brand's keys. The brand's case does not
+// matter.
+func NewFormat(name brand.Brand) Format {
+	prefix := name.KeyPrefix()
+	// Redaction finds more than parse accepts: the brand in any case, and underscores as
+	// a URL may encode them.
+	const underscore = `(?:_|%5[Ff])`
+	// What follows without a gap is redacted too: it may be the next key.
+	pattern := fmt.Sprintf(`((?i:%s)%s[0-9A-Za-z]{%d}%s)[0-9A-Za-z]{%d}(?:[0-9A-Za-z_-]|%%5[Ff])*`,
+		regexp.QuoteMeta(prefix), underscore, prefixLength, underscore, secretLength+checksumLength)
+	return Format{brand: prefix, anyKey: regexp.MustCompile(pattern)}
+}
+
+// Generate makes a new secret from random, which must be a cryptographic source
+// such as crypto/rand.Reader. The error is random's.
+func (f Format) Generate(random io.Reader) (Secret, error) {
+	characters := make([]byte, prefixLength+secretLength)
+	if err := fillBase62(characters, random); err != nil {
+		return Secret{}, fmt.Errorf("make a key: %w", err)
+	}
+	body := f.brand + "_" + string(characters[:prefixLength]) + "_" + string(characters[prefixLength:])
+	return f.secretOf(body + checksum(body)), nil
+}
+
+// parse reads the text of a key. The error is errMalformed, for every reason.
+func (f Format) parse(text string) (Secret, error) {
+	body, ok := f.cut(text)
+	if !ok || text[len(body):] != checksum(body) {
+		return Secret{}, errMalformed
+	}
+	return f.secretOf(text), nil
+}
+
+// cut returns what the checksum is of, if text has the form of a key.
+func (f Format) cut(text string) (body string, ok bool) {
+	if len(text) > maxKeyLength {
+		return "", false
+	}
+	rest, ok := strings.CutPrefix(text, f.brand+"_")
+	if !ok || len(rest) < prefixLength+1+secretLength+checksumLength || rest[prefixLength] != '_' {
+		return "", false
+	}
+	if !isBase62(rest[:prefixLength]) || !isBase62(rest[prefixLength+1:]) {
+		return "", false
+	}
+	return text[:len(text)-checksumLength], true
+}
+
+// LooksLikeKey reports whether a part of text has the form of a key, whether or not the
+// checksum is right. It is for refusing keys in URLs (docs/contract/decisions.md,
+// "Requests", 2): pass it decoded query values and path segments.
+func (f Format) LooksLikeKey(text string) bool {
+	return f.mayHoldKey(text) && f.anyKey.MatchString(text)
+}
+
+// Redact replaces the secret of everything in text that has the form of a key by
+// "[redacted]". Brand and public prefix stay, so that a log still says which key it
+// was.
+func (f Format) Redact(text string) string {
+	if !f.mayHoldKey(text) {
+		return text
+	}
+	return f.anyKey.ReplaceAllString(text, "${1}"+hidden)
+}
+
+// mayHoldKey rules out texts that are shorter than a key, which nearly all are, without
+// the regular expression. The zero Format finds nothing.
+func (f Format) mayHoldKey(text string) bool {
+	return f.anyKey != nil && len(text) >= len(f.brand)+1+prefixLength+1+secretLength+checksumLength
+}
+
+// Secret is the full text of a key. When it is printed or logged it shows only its
+// public part; Reveal returns the text.
+type Secret struct {
+	text         string
+	prefixLength int
+}
+
+func (f Format) secretOf(text string) Secret {
+	return Secret{text: text, prefixLength: len(f.brand) + 1 + prefixLength}
+}
+
+// Reveal returns the full text, for the one time that it is shown to the user.
+func (s Secret) Reveal() string { return s.text }
+
+// Prefix is the public beginning: brand, underscore and 8 characters.
+func (s Secret) Prefix() string { return s.text[:s.prefixLength] }
+
+// Hash is the SHA-256 of the full text, the only form that is stored.
+func (s Secret) Hash() [sha256.Size]byte { return sha256.Sum256([]byte(s.text)) }
+
+// String shows the prefix alone.
+func (s Secret) String() string { return s.Prefix() + "_" + hidden }
+
+// GoString keeps %#v from showing the text.
+func (s Secret) GoString() string { return "access.Secret(" + s.String() + ")" }
+
+// MarshalText keeps JSON and structured logs from showing the text.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// checksum is the CRC-32 of body in base62.
+func checksum(body string) string {
+	sum := crc32.ChecksumIEEE([]byte(body))
+	var out [checksumLength]byte
+	for i := len(out) - 1; i >= 0; i-- {
+		out[i] = digits[sum%62]
+		sum /= 62
+	}
+	return string(out[:])
+}
+
+// fillBase62 makes every digit equally likely: it drops bytes of 248 and more, because
+// 248 is the highest multiple of 62 in a byte.
+func fillBase62(dst []byte, random io.Reader) error {
+	buf := make([]byte, len(dst)+len(dst)/4)
+	for filled := 0; filled < len(dst); {
+		if _, err := io.ReadFull(random, buf); err != nil {
+			return fmt.Errorf("read random bytes: %w", err)
+		}
+		for _, b := range buf {
+			if b < 248 && filled < len(dst) {
+				dst[filled] = digits[b%62]
+				filled++
+			}
+		}
+	}
+	return nil
+}
+
+func isBase62(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return true
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
@@ -262,4 +263,149 @@ func (w *Writer) send(status int, contentType []string, body Encoded) {
 		return
 	}
 	w.Bytes, w.Err = w.w.Write(body.Body)
+}
+
+// Renderer holds what all answers of an API share.
+type Renderer struct {
+	docsURL string
+	logger  *slog.Logger
+	codecs  *codecs
+	fixed   fixedValues
+	buffers sync.Pool // of *bytes.Buffer
+}
+
+// NewRenderer makes a Renderer. The addresses of problem types begin with docsURL.
+func NewRenderer(docsURL string, logger *slog.Logger) (*Renderer, error) {
+	codecs, err := newCodecs()
+	if err != nil {
+		return nil, err
+	}
+	return &Renderer{docsURL: docsURL, logger: logger, codecs: codecs, fixed: newFixedValues()}, nil
+}
+
+// maxBuffer is the capacity up to which a buffer is used again, in bytes.
+const maxBuffer = 1 << 20
+
+// Buffer returns an empty buffer for a body.
+func (r *Renderer) Buffer() *bytes.Buffer {
+	b, ok := r.buffers.Get().(*bytes.Buffer)
+	if !ok {
+		return new(bytes.Buffer)
+	}
+	b.Reset()
+	return b
+}
+
+// Release takes back a buffer whose bytes nothing refers to any more.
+func (r *Renderer) Release(b *bytes.Buffer) {
+	if b.Cap() <= maxBuffer {
+		r.buffers.Put(b)
+	}
+}
+
+// Names of headers as they are written. They are set under exactly these names,
+// because the canonical ones would be Etag and Ratelimit-Limit on the wire.
+const (
+	HeaderAllow           = "Allow"
+	HeaderCacheControl    = "Cache-Control"
+	HeaderChallenge       = "WWW-Authenticate"
+	HeaderContentEncoding = "Content-Encoding"
+	HeaderContentLength   = "Content-Length"
+	HeaderContentType     = "Content-Type"
+	HeaderDisposition     = "Content-Disposition"
+	HeaderETag            = "ETag"
+	HeaderEventIndex      = "Event-Index"
+	HeaderLimit           = "RateLimit-Limit"
+	HeaderLocation        = "Location"
+	HeaderLogPosition     = "Log-Position"
+	HeaderAtLeast         = "Log-Position-At-Least" // of requests
+	HeaderApplied         = "Preference-Applied"
+	HeaderPrefer          = "Prefer" // of requests
+	HeaderNextCursor      = "Next-Cursor"
+	HeaderNoSniff         = "X-Content-Type-Options"
+	HeaderPolicy          = "RateLimit-Policy"
+	HeaderPolicyOfContent = "Content-Security-Policy"
+	HeaderRate            = "RateLimit"
+	HeaderRemaining       = "RateLimit-Remaining"
+	HeaderRequestID       = "X-Request-Id"
+	HeaderReset           = "RateLimit-Reset"
+	HeaderRetryAfter      = "Retry-After"
+	HeaderTrailer         = "Trailer"
+	HeaderVary            = "Vary"
+)
+
+// Values of headers that never change.
+const (
+	AllowedMethods  = "GET, HEAD, OPTIONS"                   // Allow
+	CacheRevalidate = "private, no-cache"                    // Cache-Control beside an ETag
+	CacheImmutable  = "private, max-age=31536000, immutable" // Cache-Control of what never changes
+	CacheNever      = "private, no-store"                    // Cache-Control of all other answers
+	Challenge       = "Bearer"                               // WWW-Authenticate
+	NoSniff         = "nosniff"                              // X-Content-Type-Options
+	VaryEncoding    = "Accept-Encoding"                      // Vary
+	VaryForm        = "Accept, Accept-Encoding"              // Vary of lists of rows
+	VaryKey         = "Authorization, Accept-Encoding"       // Vary of what keys see differently at one address and may be cached
+)
+
+// Policy is what the RateLimit headers of an answer count, as the IETF draft names
+// it.
+type Policy string
+
+// The policies.
+const (
+	PolicyKey     Policy = "key"          // requests of the key
+	PolicyAddress Policy = "refused-keys" // refused keys of the address
+)
+
+// fixedValues are header values as net/http takes them, made once and only read.
+type fixedValues struct {
+	allow, cacheRevalidate, cacheImmutable, cacheNever, challenge, noSniff, typeJSON, typeProblem, varyEncoding, varyForm, varyKey, trailer []string
+}
+
+func newFixedValues() fixedValues {
+	return fixedValues{
+		allow:           []string{AllowedMethods},
+		cacheRevalidate: []string{CacheRevalidate},
+		cacheImmutable:  []string{CacheImmutable},
+		cacheNever:      []string{CacheNever},
+		challenge:       []string{Challenge},
+		noSniff:         []string{NoSniff},
+		typeJSON:        []string{"application/json"},
+		typeProblem:     []string{"application/problem+json"},
+		varyEncoding:    []string{VaryEncoding},
+		varyForm:        []string{VaryForm},
+		varyKey:         []string{VaryKey},
+		trailer:         []string{HeaderNextCursor},
+	}
+}
+
+// etag is the strong ETag of a representation: each encoding of an answer has its
+// own.
+func etag(tag string, e Encoding) string {
+	if e == Identity {
+		return `"` + tag + `"`
+	}
+	return `"` + tag + "-" + e.name() + `"`
+}
+
+// matches compares weakly, as If-None-Match requires, with a list of ETags, or *.
+func matches(list, current string) bool {
+	for list = strings.TrimLeft(list, " \t,"); list != ""; list = strings.TrimLeft(list, " \t,") {
+		if list[0] == '*' {
+			return true
+		}
+		list = strings.TrimPrefix(list, "W/")
+		if list == "" || list[0] != '"' {
+			return false // not a list of ETags
+		}
+		end := strings.IndexByte(list[1:], '"')
+		if end < 0 {
+			return false
+		}
+		if list[:end+2] == current {
+			return true
+		}
+		list = list[end+2:]
+	}
+	return false
 }

@@ -1,8 +1,11 @@
 package scheduler
 
 import (
+	"container/heap"
 	"slices"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 )
@@ -319,4 +322,283 @@ func pop[T any](list *[]*T) *T {
 	(*list)[0] = nil
 	*list = (*list)[1:]
 	return first
+}
+
+// An attempt that is answered over an open connection costs next to nothing. One
+// that needs a new connection costs a TLS handshake, one to two milliseconds of a
+// processor; one without a response holds its place for the whole timeout, and
+// its record is three rows instead of one. A process that delivers to many
+// receivers that hang would spend its processors on them. So webhooks whose
+// attempts keep failing expensively share one token bucket. The few that a process
+// usually has never empty it, and one attempt of another kind takes a webhook out.
+const (
+	// costlyAfter is how many costly failures in a row put a webhook under the
+	// token bucket.
+	costlyAfter = 3
+
+	// burstSeconds is how many seconds' worth of tokens may be used at once.
+	burstSeconds = 10
+)
+
+// costlyState is a queue's part in the throttle.
+type costlyState struct {
+	failures int  // costly ones in a row
+	hasToken bool // it may start one attempt
+}
+
+// throttle is the token bucket and the queues that wait for a token.
+type throttle struct {
+	bucket *rate.Limiter
+	queues []*queue
+}
+
+func newThrottle(perSecond int) throttle {
+	return throttle{bucket: rate.NewLimiter(rate.Limit(perSecond), burstSeconds*perSecond)}
+}
+
+// waitForToken reports whether a queue must wait for a token before its next
+// attempt. If so, it is added to the waiting queues.
+func (t *throttle) waitForToken(q *queue, now time.Time) bool {
+	switch {
+	case q.costly.failures < costlyAfter:
+		return false
+	case q.costly.hasToken:
+		q.costly.hasToken = false
+		return false
+	case len(t.queues) == 0 && t.bucket.AllowN(now, 1):
+		return false
+	}
+	t.queues = append(t.queues, q)
+	return true
+}
+
+// release returns the queues that get a token now.
+func (t *throttle) release(now time.Time) (list []*queue) {
+	for len(t.queues) > 0 && t.bucket.AllowN(now, 1) {
+		q := pop(&t.queues)
+		q.costly.hasToken = true
+		list = append(list, q)
+	}
+	return list
+}
+
+// next is when the first waiting queue gets a token; zero when none waits.
+func (t *throttle) next(now time.Time) time.Time {
+	if len(t.queues) == 0 {
+		return time.Time{}
+	}
+	missing := 1 - t.bucket.TokensAt(now)
+	return now.Add(max(time.Duration(missing/float64(t.bucket.Limit())*float64(time.Second)), 0) + time.Microsecond)
+}
+
+// attempted counts costly failures. Any other result takes the queue out of the
+// throttle; it returns true if the queue was waiting for a token.
+func (t *throttle) attempted(q *queue, costly bool) (waited bool) {
+	if costly {
+		q.costly.failures++
+		return false
+	}
+	q.costly = costlyState{}
+	return t.remove(q)
+}
+
+func (t *throttle) remove(q *queue) bool {
+	i := slices.Index(t.queues, q)
+	if i >= 0 {
+		t.queues = slices.Delete(t.queues, i, i+1)
+	}
+	return i >= 0
+}
+
+// timer wakes a queue. Each queue has one.
+type timer struct {
+	at    time.Time // zero: it is not set
+	index int       // in the heap
+}
+
+// timers is a heap of the queues whose timer is set, the first one on top.
+type timers []*queue
+
+// set sets, moves or, with the zero time, clears a queue's timer.
+func (t *timers) set(q *queue, at time.Time) {
+	was := q.timer.at
+	q.timer.at = at
+	switch {
+	case was.IsZero() && at.IsZero():
+	case was.IsZero():
+		heap.Push(t, q)
+	case at.IsZero():
+		q.timer.at = was // the heap's order must hold while it is removed
+		heap.Remove(t, q.timer.index)
+		q.timer.at = at
+	default:
+		heap.Fix(t, q.timer.index)
+	}
+}
+
+// update sets a queue's timer to the end of its pause or the time of its next retry,
+// whichever comes first.
+func (t *timers) update(now time.Time, q *queue) {
+	var first time.Time
+	for _, at := range []time.Time{q.pause.until, q.retry.next} {
+		if at.After(now) && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	t.set(q, first)
+}
+
+// next is the time of the first timer; zero: none is set.
+func (t timers) next() time.Time {
+	if len(t) == 0 {
+		return time.Time{}
+	}
+	return t[0].timer.at
+}
+
+// take clears the first timer and returns its queue, if its time has come.
+func (t *timers) take(now time.Time) *queue {
+	if len(*t) == 0 || now.Before((*t)[0].timer.at) {
+		return nil
+	}
+	q := (*t)[0]
+	t.set(q, time.Time{})
+	return q
+}
+
+// Len implements heap.Interface.
+func (t timers) Len() int { return len(t) }
+
+// Less implements heap.Interface.
+func (t timers) Less(i, j int) bool { return t[i].timer.at.Before(t[j].timer.at) }
+
+// Swap implements heap.Interface.
+func (t timers) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].timer.index, t[j].timer.index = i, j
+}
+
+// Push implements heap.Interface.
+func (t *timers) Push(x any) {
+	q, ok := x.(*queue)
+	if !ok {
+		return // cannot happen: only queues are pushed
+	}
+	q.timer.index = len(*t)
+	*t = append(*t, q)
+}
+
+// Pop implements heap.Interface.
+func (t *timers) Pop() any {
+	last := len(*t) - 1
+	q := (*t)[last]
+	(*t)[last] = nil
+	*t = (*t)[:last]
+	return q
+}
+
+// A webhook of which another transaction has locked a row (a person at psql, say)
+// must not hold up the others. What is to be recorded of it is written apart from
+// the rest, and nothing further of it is recorded before that is done. The bound of
+// attempts that are not recorded stops it meanwhile.
+
+// Split returns the parts of a record, each of one webhook.
+func (r *Record) Split() []*Record {
+	byKey := map[Key]*Record{}
+	var parts []*Record
+	for _, q := range r.queues {
+		if byKey[q.key] == nil {
+			p := &Record{Lease: r.Lease, Apart: true, queues: []*queue{q}}
+			byKey[q.key], parts = p, append(parts, p)
+		}
+	}
+	for i, a := range r.attempts {
+		p := byKey[a.queue.key]
+		p.attempts, p.Attempts = append(p.attempts, a), append(p.Attempts, r.Attempts[i])
+	}
+	for i, q := range r.evicted {
+		p := byKey[q.key]
+		p.evicted, p.Releases = append(p.evicted, q), append(p.Releases, r.Releases[i])
+	}
+	for _, c := range r.changes {
+		p := byKey[c.queue.key]
+		p.changes = append(p.changes, c)
+	}
+	for _, c := range r.Cursors {
+		p := byKey[c.Key]
+		p.Cursors = append(p.Cursors, c)
+	}
+	for _, h := range r.Health {
+		p := byKey[h.Key]
+		p.Health = append(p.Health, h)
+	}
+	return parts
+}
+
+// Empty reports whether a record is of no webhook.
+func (r *Record) Empty() bool { return len(r.queues) == 0 }
+
+// Key is the webhook that a part of a record is of.
+func (r *Record) Key() Key { return r.queues[0].key }
+
+// without takes the parts out of a record.
+func (r *Record) without(parts []*Record) {
+	for _, p := range parts {
+		q := p.queues[0]
+		r.attempts = slices.DeleteFunc(r.attempts, func(a *Attempt) bool { return a.queue == q })
+		r.changes = slices.DeleteFunc(r.changes, func(c *HealthChange) bool { return c.queue == q })
+		r.evicted = slices.DeleteFunc(r.evicted, func(e *queue) bool { return e == q })
+	}
+}
+
+// setApart has a part of a record written on its own.
+func setApart(s *Scheduler, part *Record) {
+	q := part.queues[0]
+	q.apart = true
+	s.apart[q] = struct{}{}
+	s.emit(part)
+}
+
+// joinAgain ends that: the part is written.
+func joinAgain(s *Scheduler, now time.Time, part *Record) {
+	q := part.queues[0]
+	q.apart = false
+	delete(s.apart, q)
+	s.results.returned(q, now)
+	s.releaseIfDone(q)
+}
+
+// keepApart moves what is to be recorded of webhooks that are written apart out of
+// what is recorded next.
+func (r *results) keepApart() {
+	r.attempts = slices.DeleteFunc(r.attempts, func(a *Attempt) bool {
+		if a.queue.apart {
+			r.apart = append(r.apart, a)
+		}
+		return a.queue.apart
+	})
+	// A release that overtook the rest would give the webhook to another process without
+	// what is counted there.
+	r.evicted = slices.DeleteFunc(r.evicted, func(q *queue) bool {
+		if q.apart {
+			r.evictedApart = append(r.evictedApart, q)
+		}
+		return q.apart
+	})
+	// They are saved a second later, if they still have to be.
+	r.save = slices.DeleteFunc(r.save, func(q *queue) bool { return q.apart })
+}
+
+// returned undoes keepApart.
+func (r *results) returned(q *queue, now time.Time) {
+	r.apart = slices.DeleteFunc(r.apart, func(a *Attempt) bool {
+		if a.queue == q {
+			r.add(a, now)
+		}
+		return a.queue == q
+	})
+	if at := slices.Index(r.evictedApart, q); at >= 0 {
+		r.evictedApart = slices.Delete(r.evictedApart, at, at+1)
+		r.evicted = append(r.evicted, q)
+	}
 }

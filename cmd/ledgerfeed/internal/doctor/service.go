@@ -5,11 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/url"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/jackc/pgx/v5"
+	"github.com/wneessen/go-mail"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
@@ -199,4 +207,148 @@ func checkRelays(ctx context.Context, x *examination) ([]Finding, error) {
 		return ok("%s", plural.Of(len(relays), "relay, which is not late", "relays, none of which is late")), nil
 	}
 	return list, nil
+}
+
+// checkAPIKeys looks for keys that were made under another brand: a key begins with the
+// brand, so that all of them are refused once LEDGERFEED_BRAND is another one.
+func checkAPIKeys(ctx context.Context, x *examination) ([]Finding, error) {
+	var (
+		live, refused int
+		brand         string // of some of those that are refused
+	)
+	// A prefix is the brand, an underscore and 8 characters.
+	err := x.pool.QueryRow(ctx, `
+		SELECT count(*), count(*) FILTER (WHERE brand <> $2), coalesce(min(brand) FILTER (WHERE brand <> $2), '')
+		  FROM (SELECT left(s.prefix, -9) AS brand
+		          FROM api_key k JOIN api_key_secret s USING (workspace_id, key_id)
+		         WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $1) AND NOT s.ended AND (s.ends_at IS NULL OR s.ends_at > $1)) b`,
+		x.env.Clock(), x.env.Settings.Brand.KeyPrefix()).Scan(&live, &refused, &brand)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the API keys: %w", err)
+	}
+	if refused == 0 {
+		return ok("%d can be used", live), nil
+	}
+	return []Finding{{
+		Level: Error, Text: fmt.Sprintf("%d of %d %s made under another brand, such as %s, than LEDGERFEED_BRAND, which is %s", refused, live, plural.Word(refused, "is refused: it was", "are refused: they were"), brand, x.env.Settings.Brand),
+		Do: "set LEDGERFEED_BRAND to what it was, or rotate or revoke these keys (ledgerfeed key list)",
+	}}, nil
+}
+
+// checkNotifications looks at how processes hear of each other's changes. Nothing depends on
+// it but how soon.
+func checkNotifications(_ context.Context, x *examination) ([]Finding, error) {
+	if x.db.Pooled && x.db.Direct == "" {
+		return []Finding{{
+			Level: Warning, Text: "processes behind the pooler hear nothing of each other's changes: they find them by sweeps, after about a second",
+			Do: "set LEDGERFEED_LISTEN_DATABASE_URL, the address of PostgreSQL past the pooler (docs/operations/pooler.md)",
+		}}, nil
+	}
+	return ok("by PostgreSQL's NOTIFY"), nil
+}
+
+// checkProcesses looks for roles that no process has which is connected to the database,
+// on whichever machine. The console is a choice, and so is delivering without webhooks.
+func checkProcesses(ctx context.Context, x *examination) ([]Finding, error) {
+	if x.db.Pooled && x.db.Direct == "" {
+		return ok("which ones serve cannot be told through a pooler without LEDGERFEED_LISTEN_DATABASE_URL"), nil
+	}
+	there, err := service.ConnectedRoles(ctx, x.pool)
+	if err != nil {
+		return nil, err
+	}
+	wanted := []string{service.RoleAPI, service.RoleProject}
+	var webhooks bool
+	if err := x.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM webhook WHERE state <> 'off')`).Scan(&webhooks); err != nil {
+		return nil, fmt.Errorf("cannot look for webhooks: %w", err)
+	}
+	if webhooks {
+		wanted = append(wanted, service.RoleDeliver)
+	}
+	gone := slices.DeleteFunc(wanted, func(role string) bool { return slices.Contains(there, role) })
+	if len(gone) == 0 {
+		return ok("the roles %s are connected to the database", strings.Join(there, ", ")), nil
+	}
+	feels := map[string]string{service.RoleAPI: "readers get no answer", service.RoleProject: "read models do not get new entries", service.RoleDeliver: "webhooks are not sent"}
+	var felt []string
+	for _, role := range gone {
+		felt = append(felt, feels[role])
+	}
+	return []Finding{{
+		Level: Error, Text: fmt.Sprintf("no process with the role %s is connected to the database: %s", strings.Join(gone, " or "), strings.Join(felt, ", ")),
+		Do: fmt.Sprintf("see why it ended (journalctl -u ledgerfeed, kubectl get pods) and start one: ledgerfeed serve --roles %s", strings.Join(gone, ",")),
+	}}, nil
+}
+
+// checkThisMachine asks the process that serves on this machine, if one does, whether it is
+// ready. One that hangs takes connections and does not answer.
+func checkThisMachine(ctx context.Context, x *examination) ([]Finding, error) {
+	listen := x.env.Settings.AdminListen
+	answer, err := service.Ask(ctx, listen)
+	var dial *net.OpError
+	switch {
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return ok("none serves at %s (LEDGERFEED_ADMIN_LISTEN) that can be asked from here", listen), nil
+	case err != nil:
+		return []Finding{{
+			Level: Error, Text: fmt.Sprintf("what listens at %s takes connections and does not answer as a serving process does: %v", listen, err),
+			Do: "if it is one, read its log and start it again; if not, give LEDGERFEED_ADMIN_LISTEN another address",
+		}}, nil
+	case !answer.Ready:
+		return []Finding{{
+			Level: Error, Text: fmt.Sprintf("the process at %s is not ready: %s", listen, answer),
+			Do: "docs/operations/alerts.md says under LedgerfeedNotReady what to do about each reason",
+		}}, nil
+	}
+	c := answer.Connections
+	if c.Refused > 0 {
+		return []Finding{{
+			Level: Warning, Text: fmt.Sprintf("PostgreSQL has refused the process at %s %s since its start, because there were too many; requests waited for others of its own", listen, plural.Of(c.Refused, "new connection", "new connections")),
+			Do: "raise max_connections, or bound processes by LEDGERFEED_CONNECTIONS (docs/operations/sizing.md)",
+		}}, nil
+	}
+	return ok("the process at %s is ready; %d of the %d connections to the database that it may have %s used, %s idle", listen, c.Used, c.Most, plural.Word(c.Used, "is", "are"), plural.Of(c.Idle, "is", "are")), nil
+}
+
+// checkMailServer connects to the server for mail, and sends none.
+func checkMailServer(ctx context.Context, x *examination) ([]Finding, error) {
+	if x.env.Settings.SMTPURL == "" {
+		return []Finding{{Level: Warning, Text: "nobody gets mail when a webhook fails or is turned off", Do: "set LEDGERFEED_SMTP_URL and LEDGERFEED_MAIL_FROM"}}, nil
+	}
+	at, err := url.Parse(x.env.Settings.SMTPURL)
+	if err != nil {
+		return nil, errors.New("cannot read LEDGERFEED_SMTP_URL: it is no address") // without err, which has the password
+	}
+	port := at.Port()
+	switch {
+	case port != "":
+	case at.Scheme == "smtps":
+		port = strconv.Itoa(mail.DefaultPortSSL)
+	default:
+		port = strconv.Itoa(mail.DefaultPort)
+	}
+	address := net.JoinHostPort(at.Hostname(), port)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return []Finding{{Level: Error, Text: "cannot connect to the mail server: " + err.Error(), Do: "see that LEDGERFEED_SMTP_URL is right and that this machine may connect to it"}}, nil //nolint:nilerr // it is the finding
+	}
+	if err := conn.Close(); err != nil {
+		return nil, fmt.Errorf("cannot end the connection to the mail server: %w", err)
+	}
+	return ok("%s accepts connections", address), nil
+}
+
+// checkIdentityProvider reads the provider's discovery document.
+func checkIdentityProvider(ctx context.Context, x *examination) ([]Finding, error) {
+	issuer := x.env.Settings.OIDCIssuer
+	if issuer == "" {
+		return ok("none: people sign in with links"), nil
+	}
+	if _, err := oidc.NewProvider(ctx, issuer); err != nil {
+		return []Finding{{
+			Level: Error, Text: fmt.Sprintf("cannot read the discovery document of %s: %v", issuer, err),
+			Do: "see that LEDGERFEED_OIDC_ISSUER is right and that this machine may connect to it; sign-in links work meanwhile",
+		}}, nil
+	}
+	return ok("%s answers", issuer), nil
 }

@@ -3,17 +3,27 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/gauges"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
 // probe does what a role's work begins with.
@@ -168,4 +178,109 @@ func reasonOf(err error) string {
 		return "the database cannot be reached"
 	}
 	return err.Error()
+}
+
+// askTimeout bounds the wait for an answer, which takes as long as the probes of /readyz
+// at most.
+const askTimeout = 5 * time.Second
+
+// AdminURL is where the process of this machine that listens at the address for operators
+// can be asked: where it listens at all addresses, at that of the machine itself.
+func AdminURL(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	ip, ipErr := netip.ParseAddr(host)
+	if err == nil && (host == "" || ipErr == nil && ip.IsUnspecified()) {
+		listen = net.JoinHostPort("127.0.0.1", port)
+	}
+	return "http://" + listen
+}
+
+// Ask asks the process that listens at the address for operators whether it is ready.
+func Ask(ctx context.Context, listen string) (answer Readiness, err error) {
+	url := AdminURL(listen) + "/readyz"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return answer, fmt.Errorf("cannot ask %s: %w", url, err)
+	}
+	client := http.Client{Timeout: askTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return answer, fmt.Errorf("no process answers at LEDGERFEED_ADMIN_LISTEN: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if err := json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&answer); err != nil {
+		return answer, fmt.Errorf("what answers %s is no serving process: %w", url, err)
+	}
+	return answer, nil
+}
+
+// String says why the process is not ready, by role.
+func (r Readiness) String() string {
+	var list []string
+	for _, reason := range r.Reasons {
+		text := reason.Reason
+		if reason.Role != "" {
+			text = reason.Role + ": " + text
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, "; ")
+}
+
+// schemaInterval is how often a process that waits for a migration looks for its end.
+const schemaInterval = 2 * time.Second
+
+// ErrStoppedWaiting says that the process was ended while it waited for a migration.
+var ErrStoppedWaiting = errors.New("ended while it waited for a migration of the database")
+
+// awaitSchema waits until the schema of the database fits the program and its account may
+// read the tables. Only operators are answered meanwhile, with what is to be done: a
+// process that ended instead would be started again and again, and orchestrators take one
+// that is alive and not ready for a reason to keep those of the version before.
+func (s *Service) awaitSchema(ctx context.Context) error {
+	reason, err := schemaFault(ctx, s.database.URL)
+	if err != nil || reason == "" {
+		return err
+	}
+	s.setUnready(reason)
+	s.env.Logger.ErrorContext(ctx, "waiting: the process serves nothing yet", "reason", reason, "readiness", s.URL(AdminListener)+"/readyz")
+	tellSystemd(ctx, s.env.Logger, daemon.SdNotifyReady+"\nSTATUS=Waiting: "+reason)
+	for reason != "" {
+		if !flow.Pause(ctx, schemaInterval) {
+			return ErrStoppedWaiting
+		}
+		was := reason
+		if reason, err = schemaFault(ctx, s.database.URL); err != nil {
+			reason = reasonOf(err)
+		}
+		if s.setUnready(reason); reason != "" && reason != was {
+			s.env.Logger.WarnContext(ctx, "still waiting", "reason", reason)
+		}
+	}
+	s.env.Logger.InfoContext(ctx, "the database was migrated: starting")
+	tellSystemd(ctx, s.env.Logger, "STATUS=")
+	return nil
+}
+
+// schemaFault is what keeps the program from serving the database at url, and what to do;
+// empty: nothing does.
+func schemaFault(ctx context.Context, url string) (string, error) {
+	missing, err := migrations.Missing(ctx, url)
+	switch {
+	case pg.Forbidden(err):
+		return fmt.Sprintf("this account of PostgreSQL may not read the tables (%v): run ledgerfeed migrate --grants apply as their owner", err), nil
+	case err != nil:
+		return "", fmt.Errorf("look at the schema: %w", err)
+	case len(missing) > 0:
+		return fmt.Sprintf("the schema of the database is older than this program, %s missing, the first is %s: "+
+			"run ledgerfeed migrate as the owner of the tables, and ledgerfeed migrate --grants apply if the service has a role of its own", plural.Of(len(missing), "migration is", "migrations are"), missing[0].Name), nil
+	}
+	unreadable, err := migrations.Unreadable(ctx, url)
+	if err != nil {
+		return "", fmt.Errorf("look at the rights of this account: %w", err)
+	}
+	if len(unreadable) > 0 {
+		return fmt.Sprintf("this account of PostgreSQL may not read %v: run ledgerfeed migrate --grants apply as the owner of the tables", unreadable), nil
+	}
+	return "", nil
 }

@@ -3,10 +3,13 @@ package service
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -17,16 +20,26 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
+	"github.com/ledgerfeed/ledgerfeed/internal/bus"
+	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/connlimit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/cosigning"
+	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
+	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
+	"github.com/ledgerfeed/ledgerfeed/internal/ingest/stream"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+	"github.com/ledgerfeed/ledgerfeed/internal/standby"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
@@ -393,4 +406,201 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	})
 	s.components = append(s.components, listener)
 	return err
+}
+
+// brokers are the kinds of message brokers. One more is a line here: any Watermill
+// publisher that can be a bus.Publisher.
+func brokers() bus.Schemes {
+	schemes := bus.Schemes{}
+	for _, scheme := range jetstream.Schemes() {
+		schemes[scheme] = jetstream.Open
+	}
+	return schemes
+}
+
+// prepareRelay prepares what sends the log to a message broker.
+func prepareRelay(ctx context.Context, s *Service) error {
+	set := &s.env.Settings
+	pool, err := s.openPool(ctx, RoleRelay, pg.Options{Settings: relay.PoolSettings()})
+	if err != nil {
+		return err
+	}
+	publisher, err := brokers().Open(set.RelayURL, bus.Config{Name: "ledgerfeed " + set.RelayName, Logger: s.env.Logger})
+	if err != nil {
+		return fmt.Errorf("LEDGERFEED_RELAY_URL: %w", err)
+	}
+	r, err := relay.New(relay.Config{
+		Pool: pool, Notifier: s.notifier, Publisher: publisher, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
+		Name: set.RelayName, Form: set.RelayForm, Envelope: set.RelayEnvelope, Source: set.BaseURL,
+	})
+	if err != nil {
+		return err
+	}
+	s.probes.add(RoleRelay, r.Probe)
+	s.Add("relay", r.Run)
+	return nil
+}
+
+// prepareIngest prepares what appends messages of another system.
+func prepareIngest(ctx context.Context, s *Service) error {
+	pool, err := s.openPool(ctx, RoleIngest, pg.Options{})
+	if err != nil {
+		return err
+	}
+	// A log on connections of its own: appends that wait for a held workspace keep none of
+	// those of others.
+	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer()})
+	if err != nil {
+		return err
+	}
+	rules, address, err := ingest.CutRules(s.env.Settings.IngestURL)
+	if err != nil {
+		return fmt.Errorf("LEDGERFEED_INGEST_URL: %w", err)
+	}
+	source, err := openSource(ctx, s, pool, address)
+	if err != nil {
+		return fmt.Errorf("LEDGERFEED_INGEST_URL: %w", err)
+	}
+	i, err := ingest.New(ingest.Config{Source: source, Rules: rules, CreateWorkspaces: s.env.Settings.CreateWorkspaces, Log: log, Logger: s.env.Logger, Clock: s.env.Clock, Metrics: s.metrics})
+	if err != nil {
+		return err
+	}
+	s.probes.add(RoleIngest, i.Probe)
+	s.Add("ingest", i.Run)
+	return nil
+}
+
+// openSource opens an outbox or a stream, by the scheme of the address.
+func openSource(ctx context.Context, s *Service, pool *pgxpool.Pool, address string) (ingest.Source, error) {
+	if strings.HasPrefix(address, "postgres") {
+		target, err := outbox.ParseTarget(address)
+		if err != nil {
+			return nil, err
+		}
+		return outbox.Open(ctx, target)
+	}
+	target, err := jetstream.ParseTarget(address)
+	if err != nil {
+		return nil, err
+	}
+	return stream.Open(stream.Config{
+		Target: target, Name: s.env.Settings.IngestName, Pool: pool, Bus: bus.Config{Name: "ledgerfeed " + s.env.Settings.IngestName, Logger: s.env.Logger},
+	})
+}
+
+// pageOptions are those of a pool that reads pages.
+func pageOptions() pg.Options {
+	return pg.Options{ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true}
+}
+
+// listOptions are those of a pool that reads whole lists.
+func listOptions(set *settings.Settings) pg.Options {
+	return pg.Options{ReadBuffer: readapi.ReadBuffer, Settings: readapi.WholeListPoolSettings(set.WholeListTimeout), CancelStatements: true}
+}
+
+// standbyConfig is how the standbys of the settings are followed.
+func standbyConfig(env *cli.Env, pool *pgxpool.Pool, logger *slog.Logger) standby.Config {
+	return standby.Config{URL: env.Settings.ReadURL, Primary: pool, MaxLag: env.Settings.ReadMaxLag, Logger: logger}
+}
+
+// followStandbys follows the standbys of the settings, if a role reads from them.
+func followStandbys(s *Service) (err error) {
+	if s.env.Settings.ReadURL == "" || !slices.Contains(s.roles, RoleAPI) && !slices.Contains(s.roles, RoleConsole) {
+		return nil
+	}
+	cfg := standbyConfig(s.env, s.pool, s.env.Logger)
+	cfg.Metrics = s.metrics
+	if s.connections.standbys, err = standby.New(cfg); err != nil {
+		return err
+	}
+	s.Add("standbys", s.connections.standbys.Run)
+	return nil
+}
+
+// LookAtStandbys finds out, for a command, how the standbys of the settings are; nil: the
+// settings name none.
+func LookAtStandbys(ctx context.Context, env *cli.Env, pool *pgxpool.Pool) (*standby.State, error) {
+	if env.Settings.ReadURL == "" {
+		return nil, nil
+	}
+	is, err := standby.Look(ctx, standbyConfig(env, pool, slog.New(slog.DiscardHandler)))
+	return &is, err
+}
+
+// copyOf opens two pools of connections to the standbys, of the sizes of two pools to the
+// primary, the first one for pages and with options; nil: there are no standbys.
+// LEDGERFEED_CONNECTIONS is about the primary: the standbys take as many beside them.
+func copyOf(ctx context.Context, s *Service, pages, lists string, o pg.Options) (c *readapi.Copy, err error) {
+	from := s.connections.standbys
+	if from == nil {
+		return nil, nil
+	}
+	c = &readapi.Copy{Alive: from.Alive}
+	if c.Pool, err = openStandbys(ctx, s, pages, o); err != nil {
+		return nil, err
+	}
+	c.WholeLists, err = openStandbys(ctx, s, lists, listOptions(&s.env.Settings))
+	return c, err
+}
+
+func openStandbys(ctx context.Context, s *Service, pool string, o pg.Options) (*pgxpool.Pool, error) {
+	o.MaxConns = int32(s.connections.of[pool])
+	o.Tracer = s.env.Traces.Statements()
+	opened, err := s.connections.standbys.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s.pools.AddBeside(pool+" at standbys", opened)
+	return opened, nil
+}
+
+// prepareTrees prepares what adds events to the trees of their workspaces.
+func prepareTrees(ctx context.Context, s *Service) error {
+	pool, err := s.openPool(ctx, treesPool, pg.Options{Settings: projections.PoolSettings()})
+	if err != nil {
+		return err
+	}
+	gatherer, err := newGatherer(ctx, s)
+	if err != nil {
+		return err
+	}
+	var grown func(string, int64)
+	if gatherer != nil {
+		grown = gatherer.Grown
+	}
+	builder, err := eventtree.NewBuilder(eventtree.BuilderConfig{
+		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
+		Grown: grown,
+	})
+	if err != nil {
+		return err
+	}
+	s.Add("trees of events", builder.Run)
+	if gatherer != nil {
+		s.Add("cosignatures of witnesses", gatherer.Run)
+	}
+	return nil
+}
+
+// newGatherer makes what gathers the cosignatures of witnesses; nil: there are none.
+func newGatherer(ctx context.Context, s *Service) (*cosigning.Gatherer, error) {
+	set := &s.env.Settings
+	if len(set.Witnesses) == 0 {
+		return nil, nil
+	}
+	keys, err := signing.Keys(ctx, s.env)
+	if err != nil {
+		return nil, err
+	}
+	if keys == nil {
+		return nil, fmt.Errorf("LEDGERFEED_WITNESSES: witnesses cosign what the service signs: %w", signing.ErrNoKey)
+	}
+	host, err := signingkey.Host(set.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("LEDGERFEED_WITNESSES needs LEDGERFEED_BASE_URL, with which the names of trees begin: %w", err)
+	}
+	return cosigning.New(cosigning.Config{
+		Pool: s.pool, Witnesses: set.Witnesses, Keys: keys, Host: host, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
+		HTTP: http.DefaultTransport,
+	})
 }
