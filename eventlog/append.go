@@ -190,7 +190,7 @@ func orNil(refused *RefusedError) error {
 
 // appendSQL is the only statement by which entries get into the log, apart from
 // its forms for several workspaces (groupcommit.go) and for producers' own
-// transactions (publish.go); see migrations/00001_baseline.sql. Its third
+// transactions; see migrations/00001_baseline.sql. Its third
 // argument makes the append conditional on the newest position; nothing here uses
 // it.
 const appendSQL = `SELECT a.outcomes, a.positions, a.times FROM log_append($1, $2, NULL, $3, $4, $5, $6, $7, $8, $9, $10) AS a`
