@@ -129,7 +129,11 @@ func (f *flags) benchmark(b *measure.Benchmark, o *measure.Options, out io.Write
 	}
 	c.Flags().Float64Var(&f.scale, "scale", 1, "fraction of the sizes that the targets are stated for")
 	if len(parts) > 1 {
-		c.Flags().StringSliceVar(&f.only, "only", nil, "measure only these parts, of "+strings.Join(parts, ","))
+		help := "measure only these parts, of " + strings.Join(parts, ",")
+		if long := b.LongParts(); len(long) > 0 {
+			help += "; " + strings.Join(long, ", ") + " are measured only by name, because they take from minutes to hours"
+		}
+		c.Flags().StringSliceVar(&f.only, "only", nil, help)
 	}
 	c.Flags().StringVar(&f.profile, "cpu-profile", "", "write a CPU profile of this process to a file, for go tool pprof")
 	return c

@@ -457,7 +457,7 @@ func (h *movingWorkspace) thereAndBack() {
 	if status, body, err := h.page(h.apis[0], ""); err != nil || status != http.StatusServiceUnavailable || !bytes.Contains(body, []byte(h.apis[1])) {
 		h.Errorf("the old place answers %d %s (%v), want 503 with the address %s", status, body, err, h.apis[1])
 	}
-	// And back, where its tombstone is, and where the reader who was refused has used a key.
+	// And back, where its log is closed, and where the reader who was refused has used a key.
 	h.sql(0, `INSERT INTO api_key_use (workspace_id, key_id, last_used_at) SELECT workspace_id, key_id, now() FROM api_key WHERE workspace_id = $1 ON CONFLICT DO NOTHING`, h.id)
 	h.mustMove(1)
 	h.run(0, "verify", "--workspace", h.id)

@@ -93,6 +93,25 @@ func TestEveryAlertHasItsSection(t *testing.T) {
 	}
 }
 
+// TestReadmesGoIsTheDemos: the Go lines that README shows are those that the demo runs.
+func TestReadmesGoIsTheDemos(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	demo, err := os.ReadFile(filepath.Join(root, "cmd", "ledgerfeed", "internal", "demo", "product.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(readme), "```go\n")
+	block, _, found := strings.Cut(block, "```")
+	words := func(text string) string { return strings.Join(strings.Fields(text), " ") }
+	if !found || !strings.Contains(words(string(demo)), words(block)) {
+		t.Errorf("product.go of the demo does not have these lines:\n%s", block)
+	}
+}
+
 // markdown lists the documents: those at the top and those below docs.
 func markdown(t *testing.T) []string {
 	t.Helper()

@@ -102,7 +102,7 @@ func withoutWorkspace() map[string]string {
 		"delivery/dispatch/claim.go: takeLease":                          instance,
 		"delivery/dispatch/record.go: queueCursors":                      many,
 		"delivery/dispatch/record.go: queueHealth":                       many,
-		"delivery/dispatch/dispatcher.go: forgetTraces":                       byAge,
+		"delivery/dispatch/dispatcher.go: forgetTraces":                  byAge,
 		"delivery/mail/mail.go: keepUnsent":                              byAge,
 		"internal/console/sample/sample.go: makeRequests":                sample,
 		"internal/console/sample/sample.go: makeWebhooks":                sample,

@@ -69,7 +69,7 @@ func prove(ctx context.Context, m *Mover, from *row) error {
 	return nil
 }
 
-// kept are the tables that clear does not touch: the tombstone, the audit trail, and what
+// kept are the tables that clear does not touch: the closed log, the audit trail, and what
 // belongs to no workspace.
 func kept() []string {
 	return []string{

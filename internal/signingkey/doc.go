@@ -1,4 +1,4 @@
-// Package signingkey holds the key that the service signs statements with: Ed25519, as
+// Package signingkey holds the key that the service signs checkpoints with: Ed25519, as
 // signed notes (https://c2sp.org/signed-note), which programs that nobody here wrote can
 // check.
 //

@@ -16,9 +16,9 @@ func Benchmark(o *measure.Options) measure.Benchmark {
 		Name: "log", Short: "Appending and projecting", SetUp: measure.ServingHeap, Parts: []measure.Part{
 			{Name: "append", Measure: func(ctx context.Context) error { return benchAppend(ctx, o) }},
 			{Name: "project", Measure: func(ctx context.Context) error { return benchProject(ctx, o) }},
-			{Name: "mass", Measure: func(ctx context.Context) error { return benchMass(ctx, o, 12_000) }},
-			{Name: "mass-200000", Measure: func(ctx context.Context) error { return benchMass(ctx, o, 200_000) }},
-			{Name: "mass-1000000", Measure: func(ctx context.Context) error { return benchMass(ctx, o, 1_000_000) }},
+			{Name: "mass", Measure: func(ctx context.Context) error { return benchMass(ctx, o, 12_000) }, Long: true},
+			{Name: "mass-200000", Measure: func(ctx context.Context) error { return benchMass(ctx, o, 200_000) }, Long: true},
+			{Name: "mass-1000000", Measure: func(ctx context.Context) error { return benchMass(ctx, o, 1_000_000) }, Long: true},
 			{Name: "rename", Measure: func(ctx context.Context) error { return benchRename(ctx, o) }},
 			{Name: "traced", Measure: func(ctx context.Context) error { return benchTraced(ctx, o) }},
 			{Name: "trees", Measure: func(ctx context.Context) error { return benchTrees(ctx, o) }},

@@ -27,6 +27,7 @@ type Benchmark struct {
 type Part struct {
 	Name    string
 	Measure func(context.Context) error
+	Long    bool // it takes much more than three minutes, and is measured only by its name
 }
 
 // PartNames returns the names of the parts.
@@ -38,11 +39,21 @@ func (b *Benchmark) PartNames() []string {
 	return names
 }
 
-// Run measures the parts with some names; with none given, all.
+// LongParts returns the names of the parts that are measured only by name.
+func (b *Benchmark) LongParts() (names []string) {
+	for _, p := range b.Parts {
+		if p.Long {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// Run measures the parts with some names; with none given, all but the long ones.
 func (b *Benchmark) Run(ctx context.Context, only []string) error {
 	work := func(ctx context.Context) error {
 		for _, p := range b.Parts {
-			if len(only) > 0 && !slices.Contains(only, p.Name) {
+			if named := slices.Contains(only, p.Name); !named && (p.Long || len(only) > 0) {
 				continue
 			}
 			if err := p.Measure(ctx); err != nil {

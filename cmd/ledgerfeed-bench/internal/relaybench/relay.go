@@ -23,7 +23,7 @@ import (
 // Benchmark is ledgerfeed-bench relay.
 func Benchmark(o *measure.Options) measure.Benchmark {
 	return measure.Benchmark{
-		Name: "relay", Short: "The relay to a message broker, ingest, and notifications over NATS", SetUp: measure.ServingHeap, Parts: []measure.Part{
+		Name: "relay", Short: "The relay to a message broker, and ingest", SetUp: measure.ServingHeap, Parts: []measure.Part{
 			{Name: "relay", Measure: func(ctx context.Context) error { return benchRelay(ctx, o, 100, o.Size(2000, 50), 20_000) }},
 			{Name: "one", Measure: func(ctx context.Context) error { return benchRelay(ctx, o, 1, o.Size(50_000, 500), 0) }},
 			{Name: "lag", Measure: func(ctx context.Context) error { return benchLag(ctx, o) }},

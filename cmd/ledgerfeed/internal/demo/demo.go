@@ -79,8 +79,8 @@ func run(ctx context.Context, env *cli.Env, db *cli.Database) error {
 }
 
 // show provides what there is to look at while the service runs: it makes what
-// is not there yet from an earlier start, prints the welcome, and appends new
-// entries until ctx ends.
+// is not there yet from an earlier start, prints the welcome, and lets the
+// billing product go on until ctx ends.
 func show(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Service, r *webhookReceiver, dir string) error {
 	agency, err := newAgency(ctx, deps.Pool, s.Log, env.Clock)
 	if err != nil {
@@ -116,5 +116,9 @@ func show(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Service,
 	if err := welcome(ctx, env, deps, s, saved); err != nil {
 		return err
 	}
-	return agency.appendNew(ctx, env.Clock, env.Out)
+	product, err := newProduct(ctx, deps.Pool, env.Clock)
+	if err != nil {
+		return err
+	}
+	return agency.publishNew(ctx, product, env.Out)
 }

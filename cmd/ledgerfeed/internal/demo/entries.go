@@ -98,9 +98,9 @@ func (a *agency) appendHistory(ctx context.Context) error {
 	}
 }
 
-// appendNew appends an entry every few seconds until ctx ends, and prints a line
-// about each.
-func (a *agency) appendNew(ctx context.Context, clock func() time.Time, out io.Writer) error {
+// publishNew lets the billing product do something every few seconds until ctx ends, and prints
+// a line about each entry that it publishes.
+func (a *agency) publishNew(ctx context.Context, p *product, out io.Writer) error {
 	head, err := a.log.Head(ctx, workspaceID)
 	if err != nil {
 		return err
@@ -114,19 +114,16 @@ func (a *agency) appendNew(ctx context.Context, clock func() time.Time, out io.W
 			return nil
 		case <-ticker.C:
 		}
-		l := generator.Next(clock())
+		l := generator.Next(p.clock())
 		draft, err := domain.DecodeDraft(l.AppendNDJSON(nil))
 		if err != nil {
 			return fmt.Errorf("a new entry of the demo: %w", err)
 		}
-		// Published when it is appended, as by any producer; the generator's own
-		// clock only dates the work.
-		draft.CreatedAt = time.Time{}
-		r, err := a.log.Append(ctx, draft)
-		if err != nil {
-			return err
+		// The entry's publish time is that of the append, as for any producer; the generator's
+		// own clock only dates the work.
+		if err := p.save(ctx, draft.ID, draft.Type, draft.Data); err != nil {
+			return fmt.Errorf("a new entry of the demo: %w", err)
 		}
-		fmt.Fprintf(out, "%s  appended %-24s %s at position %d\n",
-			r[0].CreatedAt.Local().Format(time.TimeOnly), draft.Type, r[0].ID, r[0].Position)
+		fmt.Fprintf(out, "%s  appended %-24s %s\n", p.clock().Local().Format(time.TimeOnly), draft.Type, draft.ID)
 	}
 }

@@ -50,7 +50,7 @@ func Keys(ctx context.Context, e *cli.Env) (*signingkey.Keys, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot make a key to sign with: %w", err)
 	default:
-		e.Logger.InfoContext(ctx, "made a key that signs statements", "file", path)
+		e.Logger.InfoContext(ctx, "made a key that signs checkpoints", "file", path)
 	}
 	return ReadKeys(e)
 }

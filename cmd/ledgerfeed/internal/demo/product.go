@@ -1,0 +1,49 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog/watermillsql"
+)
+
+// product is the billing product of the demo. It keeps its work in a table of its own, and
+// publishes each entry in the transaction that changes the table, as yours would.
+type product struct {
+	pool  *pgxpool.Pool
+	clock func() time.Time
+}
+
+// newProduct creates the product's table, which is none of Ledgerfeed's, at the first start.
+func newProduct(ctx context.Context, pool *pgxpool.Pool, clock func() time.Time) (*product, error) {
+	_, err := pool.Exec(ctx, `
+		CREATE SCHEMA IF NOT EXISTS demo_product;
+		CREATE TABLE IF NOT EXISTS demo_product.work (id text PRIMARY KEY, kind text NOT NULL, data json NOT NULL)`)
+	if err != nil {
+		return nil, fmt.Errorf("make the table of the demo's billing product: %w", err)
+	}
+	return &product{pool, clock}, nil
+}
+
+// save saves a piece of work and publishes its entry: both are there, or neither is.
+func (p *product) save(ctx context.Context, id, kind string, data []byte) error {
+	return pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO demo_product.work (id, kind, data) VALUES ($1, $2, $3)`, id, kind, data)
+		if err != nil {
+			return err
+		}
+		publisher, err := watermillsql.NewPublisher(wsql.TxFromPgx(tx), p.clock, nil)
+		if err != nil {
+			return err
+		}
+		msg := message.NewMessage(id, data)
+		msg.Metadata.Set(watermillsql.MetadataType, kind)
+		return publisher.Publish(workspaceID, msg)
+	})
+}
