@@ -16,11 +16,11 @@ func configCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "config",
 		Short: "Show the settings in force, and where each comes from",
-		Long: `Show the settings in force, and where each comes from: the environment, the file
-of --config, or the default. Secrets are not shown.
+		Long: `Show the settings in force, and where each comes from: the environment, the --config
+file, or the default. The command does not show secrets.
 
-In the file a setting has the name of its variable without LEDGERFEED_, in small
-letters. Values with several parts may be lists.`,
+In the file, a setting has the name of its variable without LEDGERFEED_, in lower case.
+A value with several parts can be a list.`,
 		Example: `  ledgerfeed config
   ledgerfeed config --config /etc/ledgerfeed.yaml --json`,
 		Args: cli.ExactArgs(0),

@@ -36,15 +36,15 @@ func consoleLinkCommand(env *cli.Env) *cobra.Command {
 		Short: "Make a sign-in link; it works once, within 10 minutes",
 		Long: `Make a sign-in link; it works once, within 10 minutes.
 
-With --embed the link is for a frame in a page of a product, <iframe src="LINK">,
-and nothing else: LEDGERFEED_CONSOLE_EMBED_ORIGINS names the products that may. With
-?to=/deliveries or another path behind it, the frame begins there.`,
+With --embed, the link works only in a frame of your product's page: <iframe src="LINK">.
+LEDGERFEED_CONSOLE_EMBED_ORIGINS names the products that may show it. Add ?to=/deliveries
+or another path to the link, and the frame begins there.`,
 		Args: cli.ExactArgs(0),
 	}
-	c.Flags().StringVar(&workspace, "workspace", "", "the workspace it opens (required)")
-	c.Flags().StringVar(&role, "role", string(session.Admin), "what may be done with it: viewer (look) or admin (change)")
-	c.Flags().StringVar(&person, "name", "", "who it is for, as the audit trail names them")
-	c.Flags().BoolVar(&embed, "embed", false, "for a frame in a page of a product")
+	c.Flags().StringVar(&workspace, "workspace", "", "the workspace that the link opens (required)")
+	c.Flags().StringVar(&role, "role", string(session.Admin), "what the person may do: viewer (look) or admin (change)")
+	c.Flags().StringVar(&person, "name", "", "the name that the audit trail has for the person")
+	c.Flags().BoolVar(&embed, "embed", false, "make a link for a frame in your product's page")
 	c.RunE = env.RunReading(func(ctx context.Context, _ []string) error {
 		if workspace == "" {
 			return cli.Usagef("want --workspace")

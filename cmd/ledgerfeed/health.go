@@ -14,10 +14,10 @@ import (
 func healthCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "health",
-		Short: "Ask the process that serves on this machine whether it is ready",
-		Long: `Ask the process that serves on this machine, at LEDGERFEED_ADMIN_LISTEN, whether it
-is ready, as /readyz says it. Exit status 1 if it is not, or does not run. For
-health checks in a container, which has no other program.`,
+		Short: "Ask the serving process on this machine whether it is ready",
+		Long: `Ask the serving process on this machine, at LEDGERFEED_ADMIN_LISTEN, whether it is ready.
+The answer comes from /readyz. The exit status is 1 if the process is not ready or does
+not run. Use this command for health checks in a container, which has no other program.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			answer, err := service.Ask(ctx, env.Settings.AdminListen)

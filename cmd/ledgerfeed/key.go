@@ -81,10 +81,10 @@ func keyCreateCommand(env *cli.Env) *cobra.Command {
 		Short: "Create an API key; it is shown once",
 		Args:  cli.ExactArgs(0),
 	}
-	c.Flags().StringVar(&n.WorkspaceID, "workspace", "", "the workspace it reads (required)")
+	c.Flags().StringVar(&n.WorkspaceID, "workspace", "", "the workspace that the key reads (required)")
 	c.Flags().StringVar(&n.Name, "name", "", "a name to recognise it by (required)")
 	c.Flags().StringVar(&scopes, "scopes", "", "its permissions, separated by commas (required): "+access.PermissionsOf(access.AllPermissions()...).String())
-	c.Flags().StringVar(&expires, "expires", "", "when it ends: a date-time such as 2027-01-31T00:00:00Z, a date, or a time from now such as 720h or 90d (default: never)")
+	c.Flags().StringVar(&expires, "expires", "", "when the key expires: a date-time such as 2027-01-31T00:00:00Z, a date, or a time from now such as 720h or 90d (default: never)")
 	c.Flags().IntVar(&n.RateLimit, "rate-limit", 0, fmt.Sprintf("requests a minute (default %d)", access.DefaultRateLimit))
 	c.RunE = env.RunReading(func(ctx context.Context, _ []string) error {
 		if n.WorkspaceID == "" || n.Name == "" || scopes == "" {
@@ -137,7 +137,7 @@ func keyListCommand(env *cli.Env) *cobra.Command {
 	var workspace string
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List a workspace's API keys, also revoked and expired ones",
+		Short: "List a workspace's API keys, including revoked and expired ones",
 		Args:  cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			if workspace == "" {
@@ -208,7 +208,7 @@ func keyRotateCommand(env *cli.Env) *cobra.Command {
 func keyRevokeCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke KEY-ID",
-		Short: "End a key for ever, within a second",
+		Short: "Revoke a key for ever, within a second",
 		Args:  cli.ExactArgs(1),
 		RunE: ofKey(env, func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
 			r, err := store.Revoke(ctx, workspaceID, keyID)
@@ -242,7 +242,7 @@ func keySetLimitCommand(env *cli.Env) *cobra.Command {
 	var limit int
 	c := &cobra.Command{
 		Use:   "set-limit KEY-ID",
-		Short: "Change a key's requests a minute",
+		Short: "Change how many requests a minute a key may make",
 		Args:  cli.ExactArgs(1),
 		RunE: ofKey(env, func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
 			r, err := store.SetRateLimit(ctx, workspaceID, keyID, limit)

@@ -38,15 +38,21 @@ func migrateCommand(env *cli.Env) *cobra.Command {
 		Short: "Bring the schema up to date",
 		Long: `Bring the schema up to date.
 
-A migration that meets a locked table gives up after 2 seconds, so that nobody waits
-behind it, and is tried again for a minute. Programs of the version before go on
-working on the new schema.
+A migration that meets a locked table gives up after 2 seconds, so nobody waits behind it.
+The command tries it again for a minute. Programs of the previous version go on working on
+the new schema.
 
-With --grants, roles of PostgreSQL that have no more rights than they need:
-ledgerfeed_service for serve, ledgerfeed_writer for producers, ledgerfeed_auditor
-for verify. "apply" makes them if its account may, and gives them their rights; run it
-again after each migration. "print" writes the SQL of both, "roles" of the first alone,
-for an administrator of PostgreSQL to run in the database; they need no database.`,
+--grants is about PostgreSQL roles that have only the rights they need:
+ledgerfeed_service for serve, ledgerfeed_writer for producers, ledgerfeed_auditor for
+verify.
+
+  apply   makes the roles, if its account may, and gives them their rights. Run it again
+          after each migration.
+  print   writes the SQL for the roles and for their rights.
+  roles   writes the SQL for the roles alone.
+
+An administrator of PostgreSQL can run this SQL in the database. "print" and "roles" need
+no database.`,
 		Example: `  ledgerfeed migrate --check      # what is missing; exit status 1 if anything is
   ledgerfeed migrate --dry-run    # the SQL that would be run
   ledgerfeed migrate
@@ -66,7 +72,7 @@ for an administrator of PostgreSQL to run in the database; they need no database
 	}
 	c.Flags().BoolVar(&check, "check", false, "only say what is missing; exit status 1 if anything is")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print the SQL that would be run")
-	c.Flags().StringVar(&grants, "grants", "", "print, roles or apply: the SQL that makes roles with least rights")
+	c.Flags().StringVar(&grants, "grants", "", "print, roles or apply: PostgreSQL roles with only the rights they need")
 	c.MarkFlagsMutuallyExclusive("check", "dry-run", "grants")
 	return c
 }

@@ -40,7 +40,7 @@ func openapiCommand(env *cli.Env) *cobra.Command {
 			return nil
 		}),
 	}
-	c.Flags().BoolVar(&html, "html", false, "as a page for people, which needs nothing beside it")
+	c.Flags().BoolVar(&html, "html", false, "write an HTML page for people that needs no other file")
 	c.Flags().StringVarP(&file, "output", "o", "", "write to this file instead of standard output")
 	return c
 }

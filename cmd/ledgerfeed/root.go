@@ -65,14 +65,14 @@ func rootCommand(env *cli.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:     "ledgerfeed",
 		Version: buildinfo.Read().String(),
-		Short:   "Billing data for readers: an event log, read models, a read-only API, webhooks",
+		Short:   "Serve billing data to readers: an event log, read models, a read-only API, webhooks",
 		Long: `Ledgerfeed keeps an append-only event log in PostgreSQL, folds it into read
 models, serves them over a read-only HTTP API, and sends signed webhooks.
 
 Start with:  ledgerfeed demo
 
-Every command uses the database at DATABASE_URL. Without it, it uses a
-PostgreSQL that the program itself starts and stops, in --data-dir.`,
+Every command uses the database at DATABASE_URL. Without this setting, the program starts
+and stops its own PostgreSQL, in --data-dir.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cli.NoSuchCommand,

@@ -74,11 +74,11 @@ func viewSecretKeys(source string, s *secretkey.State, k *keyring.Keyring, fault
 func secretKeyCheckCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Tell which keys the database's secrets need, and whether this process has them",
-		Long: `Tell which keys the secrets of the database's webhooks are encrypted with, and
-whether LEDGERFEED_SECRET_KEY (or, without it, the file in the data directory) has
-them; exit status 1 if it does not. Changes nothing. A fingerprint tells nothing of
-its key.`,
+		Short: "Show which keys the database's secrets need, and whether this process has them",
+		Long: `Show which keys encrypt the secrets of the database's webhooks, and whether
+LEDGERFEED_SECRET_KEY has them. Without this setting, the command checks the file in the
+data directory. The exit status is 1 if a key is missing. The command changes nothing. A
+fingerprint tells nothing about its key.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
@@ -158,30 +158,33 @@ func secretKeyRotateCommand(env *cli.Env) *cobra.Command {
 		Use:   "rotate",
 		Short: "Encrypt webhooks' secrets with a new key",
 		Long: `Encrypt the secrets of all webhooks with a new key: the first one of
-LEDGERFEED_SECRET_KEY, whose others decrypt what is there. Receivers notice nothing.
+LEDGERFEED_SECRET_KEY. Its other keys decrypt the present secrets. Receivers notice
+nothing.
 
   1. Make a key (openssl rand -hex 32) and restart every process with it before the
      old one: LEDGERFEED_SECRET_KEY=new,old. They go on encrypting with the old one.
-  2. Run this with the same value. It refuses while a process that delivers does
+  2. Run this command with the same value. It refuses while a delivering process does
      not have the new key.
   3. Restart every process with the new key alone.
 
-Without LEDGERFEED_SECRET_KEY, the key in the data directory is replaced: this makes
-the new one, and asks for a restart of what runs. It can be interrupted and run again.
+Without LEDGERFEED_SECRET_KEY, the command replaces the key in the data directory. It
+makes the new key, and asks you to restart the running processes. You can interrupt the
+command and run it again.
 
-Backups of the database from before need the old key: keep it as long as they. That of
-the data directory is kept there, in secret.key.former.
+Older backups of the database need the old key: keep it as long as you keep them. The data
+directory keeps its own old key in secret.key.former.
 
-With --give-up-lost it goes on where the old key is lost for good, which nothing can
-undo: it says how many secrets become unreadable for ever, and asks, unless --yes is
-given. Their webhooks stay silent until ledgerfeed webhook rotate-secret gives each a
-new secret. It refuses while a process that delivers has the key.`,
+If the old key is lost for good, use --give-up-lost. Nothing can undo this. The command
+says how many secrets become unreadable for ever, and asks you, unless you give --yes.
+Their webhooks stay silent until you give each a new secret with
+ledgerfeed webhook rotate-secret. The command refuses while a delivering process has the
+lost key.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error { return rotateSecretKey(ctx, env, d, give) })
 		}),
 	}
-	c.Flags().BoolVar(&give.lost, "give-up-lost", false, "go on without keys that are lost; secrets under them are gone")
+	c.Flags().BoolVar(&give.lost, "give-up-lost", false, "go on without lost keys; the secrets that they encrypt are gone")
 	c.Flags().BoolVar(&give.yes, "yes", false, "with --give-up-lost: do not ask")
 	return c
 }

@@ -19,18 +19,20 @@ func serveCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the service",
-		Long: `Run the service, all roles by default. Any number of processes may serve one
-database, each with the roles it is given. Stops cleanly on SIGTERM: it says
-that it is no longer ready, still serves for LEDGERFEED_DRAIN_DELAY (2 s),
-finishes what is under way, and ends.
+		Long: `Run the service. Any number of processes may serve one database, each with its own roles.
 
-The roles api, project, deliver and console are what a process has by default. Two have
-to be chosen: relay sends the log to the message broker at LEDGERFEED_RELAY_URL, and
-ingest appends the messages of the stream or outbox at LEDGERFEED_INGEST_URL.
+By default, a process has the roles api, project, deliver and console. You have to choose
+two others:
 
-It brings the schema up to date first. With --no-migrate, or where its account of
-PostgreSQL may not do so, it waits until another account has: /healthz says ok, /readyz
-says what is missing, and nothing else is served.`,
+  - relay sends the log to the message broker at LEDGERFEED_RELAY_URL.
+  - ingest appends the messages of the stream or outbox at LEDGERFEED_INGEST_URL.
+
+On SIGTERM, the process stops cleanly. It says that it is no longer ready, still serves
+for LEDGERFEED_DRAIN_DELAY (2 s), finishes its work, and ends.
+
+The process first brings the schema up to date. With --no-migrate, or if its PostgreSQL
+account may not do so, it waits until another account has done it. Until then, /healthz
+says ok, /readyz says what is missing, and the process serves nothing else.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
 			if err := service.CheckRoles(roles, &env.Settings); err != nil {
@@ -56,7 +58,7 @@ says what is missing, and nothing else is served.`,
 			return s.Run(ctx)
 		}),
 	}
-	c.Flags().StringSliceVar(&roles, "roles", service.Roles(), "what this process does")
+	c.Flags().StringSliceVar(&roles, "roles", service.Roles(), "the roles of this process")
 	c.Flags().BoolVar(&noMigrate, "no-migrate", false, "do not bring the schema up to date first")
 	return c
 }

@@ -14,7 +14,7 @@ import (
 func versionCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Say which version this is",
+		Short: "Show the version",
 		Args:  cli.ExactArgs(0),
 		RunE: func(*cobra.Command, []string) error {
 			info := buildinfo.Read()

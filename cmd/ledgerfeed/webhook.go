@@ -26,10 +26,12 @@ func webhookCommand(env *cli.Env) *cobra.Command {
 	c.Long = `Create, change, test and inspect webhooks.
 
 Some settings affect these commands and have to be the same as for serve:
-LEDGERFEED_SECRET_KEY (create, rotate-secret), LEDGERFEED_WEBHOOK_ALLOW (create, edit),
-LEDGERFEED_SECRET_OVERLAP (rotate-secret, which prints when the old secret
-ends), LEDGERFEED_RETENTION (deliveries, resume, resend, retry, send-missed, statement),
-LEDGERFEED_SIGNING_KEY and LEDGERFEED_BASE_URL (statement) and LEDGERFEED_BRAND (listen).`
+
+  LEDGERFEED_SECRET_KEY       create, rotate-secret
+  LEDGERFEED_WEBHOOK_ALLOW    create, edit
+  LEDGERFEED_SECRET_OVERLAP   rotate-secret, which prints when the old secret ends
+  LEDGERFEED_RETENTION        deliveries, resume, resend, retry, send-missed
+  LEDGERFEED_BRAND            listen`
 	return c
 }
 
@@ -91,8 +93,8 @@ func webhookCreateCommand(env *cli.Env) *cobra.Command {
 			})
 		}),
 	}
-	c.Flags().StringVar(&workspace, "workspace", "", "the workspace whose events it gets (required)")
-	c.Flags().StringVar(&d.URL, "url", "", "where they are sent: an https:// address (required)")
+	c.Flags().StringVar(&workspace, "workspace", "", "the workspace whose events the webhook gets (required)")
+	c.Flags().StringVar(&d.URL, "url", "", "the https:// address that gets the events (required)")
 	c.Flags().StringSliceVar(&d.Events, "events", []string{delivery.AllEvents}, eventsUsage())
 	c.Flags().StringVar(&d.Name, "name", "", nameUsage())
 	c.Flags().StringVar(&d.Description, "description", "", descriptionUsage())
@@ -100,18 +102,18 @@ func webhookCreateCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-const standardUsage = "send the headers of Standard Webhooks, too"
+const standardUsage = "also send the headers of Standard Webhooks"
 
 func eventsUsage() string {
 	return "event types, separated by commas, or all: " + strings.Join(domain.PublicTypes(), ", ")
 }
 
 func nameUsage() string {
-	return fmt.Sprintf("what receives them, up to %d characters", delivery.MaxName)
+	return fmt.Sprintf("a name for the receiver, up to %d characters", delivery.MaxName)
 }
 
 func descriptionUsage() string {
-	return fmt.Sprintf("what it is for, or who looks after it, up to %d characters", delivery.MaxDescription)
+	return fmt.Sprintf("what the webhook is for, or who looks after it, up to %d characters", delivery.MaxDescription)
 }
 
 func webhookEditCommand(env *cli.Env) *cobra.Command {
@@ -146,13 +148,13 @@ func webhookEditCommand(env *cli.Env) *cobra.Command {
 	})
 	c.Long = `Change a webhook's address, event types, name, description or headers.
 
-A webhook that gets another address starts anew: it no longer counts as failing, and its pending
+A webhook with a new address starts anew: it no longer counts as failing, and its pending
 deliveries go to the new address at once.`
-	c.Flags().StringVar(&d.URL, "url", "", "where events are sent: an https:// address")
+	c.Flags().StringVar(&d.URL, "url", "", "the https:// address that gets the events")
 	c.Flags().StringSliceVar(&d.Events, "events", nil, eventsUsage())
-	c.Flags().StringVar(&d.Name, "name", "", nameUsage()+`; "" takes it away`)
-	c.Flags().StringVar(&d.Description, "description", "", descriptionUsage()+`; "" takes it away`)
-	c.Flags().BoolVar(&d.Standard, "standard-headers", false, standardUsage+"; =false ends it")
+	c.Flags().StringVar(&d.Name, "name", "", nameUsage()+`; "" removes it`)
+	c.Flags().StringVar(&d.Description, "description", "", descriptionUsage()+`; "" removes it`)
+	c.Flags().BoolVar(&d.Standard, "standard-headers", false, standardUsage+"; =false turns this off")
 	return c
 }
 
@@ -236,12 +238,12 @@ func webhookDeleteCommand(env *cli.Env) *cobra.Command {
 
 func webhookRotateCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "rotate-secret WEBHOOK", Short: "Give a webhook a new secret; messages are signed with the old one, too, for a while", Args: cli.ExactArgs(1),
-		Long: fmt.Sprintf(`Give a webhook a new secret, which is shown once.
+		Use: "rotate-secret WEBHOOK", Short: "Give a webhook a new secret; the old one also signs for a while", Args: cli.ExactArgs(1),
+		Long: fmt.Sprintf(`Give a webhook a new secret. The command shows it once.
 
-The old secret signs messages, too, until LEDGERFEED_SECRET_OVERLAP is over. Secrets of earlier
-rotations sign until their own time is over. At most %d secrets sign at the same time; a
-rotation that would need more is refused.`, delivery.MaxSecrets),
+The old secret also signs messages until LEDGERFEED_SECRET_OVERLAP is over. Secrets of
+earlier rotations sign until their own time is over. At most %d secrets sign at the same
+time. The command refuses a rotation that would need more.`, delivery.MaxSecrets),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
 			return withWebhooks(ctx, env, true, func(store *delivery.Store) error {
 				webhook, err := store.RotateSecret(ctx, args[0])
@@ -293,11 +295,11 @@ func webhookTurnOnCommand(env *cli.Env) *cobra.Command {
 }
 
 func webhookPauseCommand(env *cli.Env) *cobra.Command {
-	return ofSwitched(env, "pause WEBHOOK", "Send nothing to a webhook until it is resumed; what there is to send waits", (*delivery.Webhook).Pause)
+	return ofSwitched(env, "pause WEBHOOK", "Pause a webhook: its events wait until you resume it", (*delivery.Webhook).Pause)
 }
 
 func webhookResumeCommand(env *cli.Env) *cobra.Command {
-	return ofSwitched(env, "resume WEBHOOK", "Send to a paused webhook again, beginning with what has waited", (*delivery.Webhook).Resume)
+	return ofSwitched(env, "resume WEBHOOK", "Resume a paused webhook, beginning with the events that waited", (*delivery.Webhook).Resume)
 }
 
 // ofSwitched makes a command that pauses a webhook or resumes it.
@@ -333,9 +335,9 @@ func webhookDeliveriesCommand(env *cli.Env) *cobra.Command {
 		}
 		return env.Print(list, func(out io.Writer) error { return writeDeliveries(out, list) })
 	})
-	c.Flags().StringVar((*string)(&q.State), "state", "", "only pending, succeeded, failed or cancelled ones")
-	c.Flags().StringVar(&q.EventType, "type", "", "only those of this event type")
-	c.Flags().IntVar(&q.Limit, "limit", 1000, "how many at most")
+	c.Flags().StringVar((*string)(&q.State), "state", "", "only deliveries in this state: pending, succeeded, failed or cancelled")
+	c.Flags().StringVar(&q.EventType, "type", "", "only deliveries of this event type")
+	c.Flags().IntVar(&q.Limit, "limit", 1000, "the most deliveries to list")
 	return c
 }
 

@@ -46,23 +46,23 @@ func workspaceMoveCommand(env *cli.Env) *cobra.Command {
 	var f moveFlags
 	c := &cobra.Command{
 		Use:   "move",
-		Short: "Move a workspace to another database while it is read",
-		Long: `Move a workspace from this database to another one, which has the tables of the
-same version and processes that serve: its log (same positions, same chain), keys,
-webhooks with what waits for them, names, audit and records. Both
-accounts own the tables. docs/operations/moving.md has the steps.
+		Short: "Move a workspace to another database while readers read it",
+		Long: `Move a workspace from this database to another one: its log (same positions, same chain),
+keys, webhooks with everything that waits for them, names, audit trail and records. The
+other database needs the tables of the same version and serving processes. Both accounts
+have to own the tables. docs/operations/moving.md has the steps.
 
-Most is copied while the workspace is read and appended to. Then its deliveries are
-held and appends wait or are refused for seconds, --fence at most; what is left is
-copied, and the new place opens. From then on readers who ask at the old place get
-503 with the address given as --public-address. Cursors go on at the new place.
+The command copies most of the data while readers read and producers append. Then it holds
+deliveries. For seconds, --fence at most, appends wait or the log refuses them. The
+command copies the rest and opens the new place. From then on, readers who ask at the old
+place get 503 with the address in --public-address. Cursors go on at the new place.
 
-If it is interrupted, run it again with the same databases. Until the new place is
-open, --undo gives the workspace back to this one. Nothing is removed here before
---finish, which asks the new place for proof.
+If the command is interrupted, run it again with the same databases. Until the new place
+is open, --undo gives the workspace back to this database. Only --finish removes data
+here. It first asks the new place for proof.
 
-The secrets of webhooks are encrypted with the key of each place: that of the new one,
-if it is not the same, is in the file of --to-secret-key-file.`,
+Each place encrypts the secrets of webhooks with its own key. If the new place has another
+key, name its file in --to-secret-key-file.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			if err := f.check(); err != nil {
@@ -73,11 +73,11 @@ if it is not the same, is in the file of --to-secret-key-file.`,
 	}
 	c.Flags().StringVar(&f.id, "id", "", "the workspace (required)")
 	c.Flags().StringVar(&f.to, "to", "", "URL of the other database; its password can be in a file (PGPASSFILE) (required)")
-	c.Flags().StringVar(&f.publicAddress, "public-address", "", "address of the API there, https://…, which readers who ask here are told")
-	c.Flags().StringVar(&f.secretKeyFile, "to-secret-key-file", "", "file with the LEDGERFEED_SECRET_KEY of the other place (default: the same as here)")
-	c.Flags().DurationVar(&f.fence, "fence", 30*time.Second, "how long appends are refused at most, 1s to 5m; if the move is not over by then, they come in again and it goes round again")
-	c.Flags().BoolVar(&f.undo, "undo", false, "give the workspace back to this database, and remove what the other has received")
-	c.Flags().BoolVar(&f.finish, "finish", false, "remove the data here, after the other place has proved that it has them")
+	c.Flags().StringVar(&f.publicAddress, "public-address", "", "address of the API at the new place, https://…; readers who ask here get it")
+	c.Flags().StringVar(&f.secretKeyFile, "to-secret-key-file", "", "file with the LEDGERFEED_SECRET_KEY of the new place (default: the same as here)")
+	c.Flags().DurationVar(&f.fence, "fence", 30*time.Second, "how long the log refuses appends at most, 1s to 5m; if the move needs longer, the log takes appends again and the move tries again")
+	c.Flags().BoolVar(&f.undo, "undo", false, "give the workspace back to this database, and remove the data that the other one has received")
+	c.Flags().BoolVar(&f.finish, "finish", false, "remove the data here, after the new place has proved that it has them")
 	return c
 }
 

@@ -37,9 +37,9 @@ func listCommand(env *cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List anomalies by workspace, reason and type of entry",
-		Long: `List anomalies by workspace, reason and type of entry. Of more than 100000, in the
-order of workspaces and positions, only the first are counted, which is said.`,
+		Short: "List anomalies by workspace, reason and entry type",
+		Long: `List anomalies by workspace, reason and entry type. If there are more than 100000, the
+command counts only the first, ordered by workspace and position, and says so.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return with(ctx, env, func(d *cli.Deps, store *anomaly.Store) error {
@@ -60,7 +60,7 @@ order of workspaces and positions, only the first are counted, which is said.`,
 		}),
 	}
 	c.Flags().StringVar(&workspace, "workspace", "", "only this workspace")
-	c.Flags().BoolVar(&all, "all", false, "those that were acknowledged, too")
+	c.Flags().BoolVar(&all, "all", false, "also list acknowledged anomalies")
 	return c
 }
 
@@ -124,9 +124,9 @@ func showCommand(env *cli.Env) *cobra.Command {
 			})
 		}),
 	}
-	c.Flags().Int64Var(&position, "position", 0, "of one entry, which is shown whole")
+	c.Flags().Int64Var(&position, "position", 0, "show the entry at this position in full")
 	c.Flags().Int64Var(&after, "after", 0, "begin after this position")
-	c.Flags().IntVar(&limit, "limit", 50, "how many at most")
+	c.Flags().IntVar(&limit, "limit", 50, "the most anomalies to show")
 	c.MarkFlagsMutuallyExclusive("position", "after")
 	return c
 }
@@ -204,10 +204,10 @@ func acknowledgeCommand(env *cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "acknowledge WORKSPACE",
-		Short: "Mark anomalies as looked at, with a note",
-		Long: `Mark anomalies as looked at, with a note: those of one entry, of one reason, or
-all that the workspace has now. They are no longer listed without --all, and no
-longer counted by ledgerfeed doctor. Nothing else changes.`,
+		Short: "Acknowledge anomalies, with a note",
+		Long: `Acknowledge anomalies, with a note. Choose the anomalies of one entry, the anomalies with
+one reason, or all that the workspace has now. ledgerfeed anomaly list then shows them
+only with --all, and ledgerfeed doctor no longer counts them. Nothing else changes.`,
 		Args: cli.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			if err := checkWhich(&which, reason, all); err != nil {
@@ -228,10 +228,10 @@ longer counted by ledgerfeed doctor. Nothing else changes.`,
 			})
 		}),
 	}
-	c.Flags().Int64Var(&which.Position, "position", 0, "of the entry")
-	c.Flags().StringVar(&reason, "reason", "", "of this reason: "+reasonList())
+	c.Flags().Int64Var(&which.Position, "position", 0, "only the anomalies of the entry at this position")
+	c.Flags().StringVar(&reason, "reason", "", "only the anomalies with this reason: "+reasonList())
 	c.Flags().BoolVar(&all, "all", false, "every anomaly of the workspace")
-	c.Flags().StringVar(&note, "note", "", "what came of it, in words (required)")
+	c.Flags().StringVar(&note, "note", "", "what you found or did, in words (required)")
 	_ = c.MarkFlagRequired("note") // it is defined above
 	return c
 }

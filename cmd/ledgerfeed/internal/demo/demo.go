@@ -20,10 +20,15 @@ func Command(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "Run everything on this machine, with two years of an agency's data and new entries every few seconds",
-		Long: `Start everything on this machine: a PostgreSQL of the program's own (or the
-one at DATABASE_URL), a workspace with two years of an agency's billing, which
-gets new entries every few seconds, and the service. Prints keys and lines to
-try. Ctrl-C stops everything; the next start continues from there.`,
+		Long: `Start everything on this machine:
+
+  - PostgreSQL: the program's own, or the one at DATABASE_URL.
+  - A workspace with two years of an agency's billing. It gets new entries every few
+    seconds.
+  - The service.
+
+The demo prints keys and commands to try. Ctrl-C stops everything. The next start
+continues from there.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
 			if err := avoidTakenPorts(ctx, env); err != nil {

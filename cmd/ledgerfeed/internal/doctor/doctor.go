@@ -82,17 +82,19 @@ func Command(env *cli.Env) *cobra.Command {
 	var afterRestore bool
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is wrong, or soon will be, and say what to do",
-		Long: `Look at the settings, the database, the keys, the serving processes, the read models,
-the webhooks, and the servers for notifications, mail and sign-in, from where this command runs, and
-say what to do about what is wrong. Nothing is changed. Exit status: 0 nothing is wrong,
-also with warnings; 1 something is.
+		Short: "Find problems, present and coming, and say what to do",
+		Long: `Check the installation from the machine where you run this command, and say what to do
+about each problem. The command checks the settings, the database, the keys, the serving
+processes, the read models and the webhooks. It also checks the servers for notifications,
+mail and sign-in. It changes nothing. The exit status is 0 if there is no problem, even
+with warnings, and 1 if there is one.
 
-The processes are those that are connected to the database, on whichever machine, and
-the one of this machine is asked at LEDGERFEED_ADMIN_LISTEN whether it is ready.
+The command checks every process that is connected to the database, on any machine. It
+asks the process on this machine, at LEDGERFEED_ADMIN_LISTEN, whether it is ready.
 
-With --after-restore, before the service is started on a restored backup: whether
-the backup is whole, and what producers, followers and receivers will hear of it.`,
+Use --after-restore before you start the service on a restored backup. The command then
+also says whether the backup is whole, and what producers, followers and receivers will
+notice.`,
 		Example: "  ledgerfeed doctor\n  ledgerfeed doctor --json\n  ledgerfeed doctor --after-restore",
 		Args:    cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) (err error) {
@@ -123,7 +125,7 @@ the backup is whole, and what producers, followers and receivers will hear of it
 			return nil
 		}),
 	}
-	c.Flags().BoolVar(&afterRestore, "after-restore", false, "look at a restored backup, too, and say what others will hear of it")
+	c.Flags().BoolVar(&afterRestore, "after-restore", false, "also check a restored backup, and say what others will notice")
 	return c
 }
 

@@ -41,40 +41,51 @@ func Command(env *cli.Env) *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{
 		Use:   "follow",
-		Short: "Follow a workspace's events over the API, and prove that they are what the service signed",
-		Long: `Follow a workspace's events over the API: each is a line, on standard output, in the file
---out, or on the standard input of a command (--exec). It needs no database. The API key is
-read from --key-file or from ` + cli.KeyVariable + `, never from the command line, which others can see.
+		Short: "Follow a workspace's events over the API, and prove that the service signed them",
+		Long: `Follow a workspace's events over the API. The command writes one line for each event: to
+standard output, to the file --out, or to the standard input of a command (--exec). It
+needs no database. It reads the API key from --key-file or from ` + cli.KeyVariable + `.
+It takes no key on the command line, because others can see it there.
 
-With --state it keeps its place in a file and goes on from there. What is in --out is then
-there once, whenever it was stopped; standard output and --exec get the last page again.
+With --state, the command keeps its place in a file and continues from there. The file
+--out then has each event once, whenever you stop the command. Standard output and --exec
+get the last page again.
 
-With --verify an event is handed on only after it was found, byte for byte, in a tree whose
-checkpoint is signed, and which extends every checkpoint that was accepted before, in this
-run and in earlier ones. One line says what has been proven. Where the service contradicts
-what it has signed, or withholds some of it for --proof-timeout, the exit status is 1, and both notes are in a folder beside the state.
-The verifier keys are those of --verifier-keys, which should come from somewhere else than
-the service; without it, those that the service names at the first start, and keeps to.
-With --witness, once for each, an event is handed on only when these witnesses have cosigned
-the checkpoint, or as many of them as --witnesses-needed says: then they have seen the same
-tree. Their verifier keys come from the witnesses themselves.
-docs/proof.md says what this proves, and what not.`,
+With --verify, the command proves each event before it hands the event on:
+
+  - The event is, byte for byte, in a tree with a signed checkpoint.
+  - That tree extends every tree that the command accepted before, in this run and in
+    earlier ones.
+
+One line says what the command proved. The exit status is 1 if the service contradicts a
+checkpoint that it signed, or withholds signed events for --proof-timeout. Both notes are
+then in a folder beside the state.
+
+Get the keys for --verifier-keys from somewhere else than the service. Without this flag,
+the command takes the keys that the service names at the first start, and keeps to them.
+
+Give --witness once for each witness. The command then hands on an event only when all
+these witnesses have cosigned the checkpoint, or as many as --witnesses-needed says. So
+you know that they have seen the same tree. Get their verifier keys from the witnesses
+themselves.
+
+docs/proof.md says what this proves, and what it does not.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error { return f.run(ctx, env) }),
 	}
 	c.Flags().StringVar(&f.url, "url", "", "the API's address, such as https://api.example.com (required)")
 	c.Flags().StringVar(&f.keyFile, "key-file", "", "a file with the API key (default: "+cli.KeyVariable+")")
-	c.Flags().StringVar(&f.since, "since", "", "begin with the events that were published at or after this date-time, such as 2026-10-01T00:00:00Z (default: with the oldest)")
-	c.Flags().StringVar(&f.state, "state", "", "a file that keeps the place")
+	c.Flags().StringVar(&f.since, "since", "", "begin with events published at or after this date-time, such as 2026-10-01T00:00:00Z (default: the oldest event)")
+	c.Flags().StringVar(&f.state, "state", "", "keep the place in this file")
 	c.Flags().StringVar(&f.out, "out", "", "write to this file; needs --state")
-	c.Flags().StringVar(&f.exec, "exec", "", "a command of the shell that gets each page's lines on its standard input")
-	c.Flags().BoolVar(&f.once, "once", false, "end when there is nothing more")
+	c.Flags().StringVar(&f.exec, "exec", "", "a shell command that gets each page's lines on its standard input")
+	c.Flags().BoolVar(&f.once, "once", false, "end when there are no more events")
 	c.Flags().BoolVar(&f.verify, "verify", false, "prove each event; needs --state")
 	c.Flags().StringVar(&f.keys, "verifier-keys", "", "a file with verifier keys, one a line, in the form of /docs/keys.txt")
-	c.Flags().StringVar(&f.origin, "origin", "", "the name of the tree, where its host is not that of --url, such as api.example.com/acme/events")
-	c.Flags().StringArrayVar(&f.witnesses, "witness", nil, "the verifier key of a witness who must have cosigned; may be given several times (default: those of the state)")
-	c.Flags().IntVar(&f.witnessesNeeded, "witnesses-needed", 0, "how many of them must have (default: all)")
-	c.Flags().DurationVar(&f.proofTimeout, "proof-timeout", time.Minute, "how long a checkpoint may be behind what the feed shows, and the feed behind what is signed")
+	c.Flags().StringVar(&f.origin, "origin", "", "the tree's name, if its host differs from the host of --url, such as api.example.com/acme/events")
+	c.Flags().StringArrayVar(&f.witnesses, "witness", nil, "the verifier key of a witness that must cosign; can be given several times (default: the witnesses in the state)")
+	c.Flags().IntVar(&f.witnessesNeeded, "witnesses-needed", 0, "how many of the witnesses must cosign (default: all)")
+	c.Flags().DurationVar(&f.proofTimeout, "proof-timeout", time.Minute, "how long a checkpoint may be behind the feed, and the feed behind a checkpoint")
 	return c
 }
 

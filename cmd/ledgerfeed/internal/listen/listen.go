@@ -35,19 +35,20 @@ func Command(env *cli.Env) *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{
 		Use:   "listen",
-		Short: "Receive webhooks on this machine: check their signatures, print them, send them on",
-		Long: `Receive webhooks on this machine, check their signatures, print what arrives and,
-with --forward-to, send it on as it came to a program that is being developed; its
-answer is the answer. It speaks HTTPS with a certificate of its own.
+		Short: "Receive webhooks on this machine: check their signatures, print them, forward them",
+		Long: `Receive webhooks on this machine, check their signatures and print what arrives. The
+command speaks HTTPS with its own certificate. With --forward-to, it also forwards each
+message unchanged to the program that you develop, and returns that program's answer.
 
-With --workspace it adds a webhook of its own for as long as it runs, and sends it a
-test.ping. One that was killed leaves its webhook; the next on the same port deletes it.
-The secret is printed for the program that is being developed. The demo reaches it at once.
-For another service to reach it, give the service the two settings that are printed.
+With --workspace, the command adds its own webhook, sends it a test.ping, and deletes it
+at the end. If the command is killed, its webhook stays. The next run on the same port
+deletes it. The command prints the secret for the program that you develop. The demo
+reaches the command at once. Any other service needs the two settings that the command
+prints.
 
-Everybody may read the file with the certificate. A service that runs under another
-account cannot enter the data directory of yours: for it, --certificate names a file in
-a directory that it can read.`,
+Everybody may read the certificate file. But a service that runs under another account
+cannot enter your data directory. For such a service, use --certificate to name a file in
+a directory that the service can read.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			cfg, err := f.config(env)
@@ -62,9 +63,9 @@ a directory that it can read.`,
 	}
 	c.Flags().IntVar(&f.port, "port", 4443, "the port to listen on; 0 takes a free one")
 	c.Flags().StringVar(&f.certificate, "certificate", "", "the file for the certificate (default receiver.pem in the data directory)")
-	c.Flags().StringArrayVar(&f.secrets, "secret", nil, "a signing secret whose messages are accepted; can be given several times")
-	c.Flags().StringVar(&f.forwardTo, "forward-to", "", "an address that messages are sent on to, such as http://localhost:3000/hook")
-	c.Flags().StringVar(&f.workspace, "workspace", "", "add a webhook to this workspace for as long as it runs")
+	c.Flags().StringArrayVar(&f.secrets, "secret", nil, "accept messages signed with this secret; can be given several times")
+	c.Flags().StringVar(&f.forwardTo, "forward-to", "", "forward messages to this address, such as http://localhost:3000/hook")
+	c.Flags().StringVar(&f.workspace, "workspace", "", "add a webhook to this workspace while the command runs")
 	c.Flags().StringSliceVar(&f.events, "events", []string{delivery.AllEvents}, "with --workspace: event types, separated by commas, or all: "+strings.Join(domain.PublicTypes(), ", "))
 	return c
 }

@@ -24,12 +24,12 @@ func ExplainCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain RESOURCE ID",
 		Short: "Show a row as it was at some moment, and which entry set each field",
-		Long: `Show a row as it was at some moment, and for each of its fields the entry that
-set its value: why does this invoice say 420.00? And the entries about the row that had no
-effect, or not all of it, and why: why is this row missing?
+		Long: `Show a row as it was at some moment, and the entry that set each field: why does this
+invoice say 420.00? The command also shows the entries about the row that had no effect,
+or not all of it, and says why: why is this row missing?
 
-RESOURCE is one of ` + strings.Join(replay.Resources(), ", ") + `; the ID of a
-credit is its client's.`,
+RESOURCE is one of ` + strings.Join(replay.Resources(), ", ") + `.
+For a credit, ID is the client's id.`,
 		Args: cli.ExactArgs(2),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
 			q := replay.ExplainRequest{WorkspaceID: workspace, Resource: args[0], ID: args[1]}

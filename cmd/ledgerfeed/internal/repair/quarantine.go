@@ -29,7 +29,7 @@ func QuarantineCommand(env *cli.Env) *cobra.Command {
 
 // consumerFlag adds the flag that says whose quarantine a command is about.
 func consumerFlag(c *cobra.Command, consumer *string) {
-	c.Flags().StringVar(consumer, "consumer", eventlog.ReadModels, "whose: read_models, event_trees, or relay:NAME for a relay")
+	c.Flags().StringVar(consumer, "consumer", eventlog.ReadModels, "the consumer: read_models, event_trees, or relay:NAME for a relay")
 }
 
 // quarantineOf is the quarantine of a consumer that there is.
@@ -86,7 +86,7 @@ func quarantined(ctx context.Context, d *cli.Deps, consumer, workspaceID string)
 func quarantineListCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the workspaces that wait, and the entries that were skipped",
+		Short: "List quarantined workspaces and skipped entries",
 		Args:  cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
@@ -155,7 +155,7 @@ func quarantineShowCommand(env *cli.Env) *cobra.Command {
 	var consumer string
 	c := &cobra.Command{
 		Use:   "show WORKSPACE",
-		Short: "Show the entry that a workspace waits at, the error, and its history",
+		Short: "Show the entry that stops a workspace, the error, and its history",
 		Args:  cli.ExactArgs(1),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
@@ -240,12 +240,12 @@ func quarantineRetryCommand(env *cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "retry WORKSPACE",
-		Short: "Let a running service try the entry again now",
-		Long: `Let a running service try the entry that a workspace waits at again now.
+		Short: "Let a running service retry the entry that stops a workspace",
+		Long: `Let a running service retry now the entry that stops a workspace.
 
-With --position, restore an entry that was skipped: the workspace is rebuilt with
-it while readers keep reading. If that is still impossible, nothing is changed
-and the entry stays skipped.`,
+With --position, restore a skipped entry. The command rebuilds the workspace with this
+entry while readers keep reading. If the entry still fails, nothing changes and the entry
+stays skipped.`,
 		Args: cli.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			if position < 0 {
@@ -260,7 +260,7 @@ and the entry stays skipped.`,
 			return retryQuarantined(ctx, env, consumer, args[0])
 		}),
 	}
-	c.Flags().Int64Var(&position, "position", 0, "of an entry that was skipped and is to be restored")
+	c.Flags().Int64Var(&position, "position", 0, "restore the skipped entry at this position")
 	consumerFlag(c, &consumer)
 	return c
 }
@@ -314,14 +314,14 @@ func quarantineSkipCommand(env *cli.Env) *cobra.Command {
 	var reason, consumer string
 	c := &cobra.Command{
 		Use:   "skip WORKSPACE --reason TEXT",
-		Short: "Skip the entry that a workspace waits at",
-		Long: `Skip the entry that a workspace waits at: it has no effect on the read models,
-now or in a rebuild, and the entries after it are projected. It stays in the
-log, shows in the feed if its type does, and is listed as skipped with the
-reason. ledgerfeed quarantine retry --position restores it.
+		Short: "Skip the entry that stops a workspace",
+		Long: `Skip the entry that stops a workspace. The entry has no effect on the read models, now or
+in a rebuild. The projector continues with the next entry. The skipped entry stays in the
+log, and the feed shows it if the feed shows its type. ledgerfeed quarantine list shows it
+with your reason. To restore it, use ledgerfeed quarantine retry --position.
 
-With --consumer relay:NAME the relay of that name does not send the entry, and goes
-on with those after it. ledgerfeed status shows which entry it cannot send.`,
+With --consumer relay:NAME, the relay of that name does not send the entry and continues
+with the next one. ledgerfeed status shows which entry the relay cannot send.`,
 		Args: cli.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			if reason == "" {
@@ -347,7 +347,7 @@ on with those after it. ledgerfeed status shows which entry it cannot send.`,
 			})
 		}),
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, in words; listed with the entry")
+	c.Flags().StringVar(&reason, "reason", "", "why you skip the entry, in words; listed with it")
 	consumerFlag(c, &consumer)
 	_ = c.MarkFlagRequired("reason") // it is defined above
 	return c

@@ -31,24 +31,26 @@ func RebuildCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rebuild [RESOURCE…]",
 		Short: "Rebuild the read models from the log while readers keep reading",
-		Long: `Rebuild the read models from the log while readers keep reading: fold the log
-of every workspace by this program's rules, compare, and write the rows that
-differ, all of a workspace in one transaction. Correct rows are not touched.
+		Long: `Rebuild the read models from the log while readers keep reading. For each workspace, the
+command folds the log by this program's rules, compares, and writes the rows that differ
+in one transaction. It does not touch correct rows.
 
-It rebuilds what the projector has handled. Exit status 1 if that is nothing.
+The command rebuilds only what the projector has handled. The exit status is 1 if the
+projector has handled nothing.
 
 RESOURCE limits it to some of ` + strings.Join(replay.Resources(), ", ") + `.
 
-` + eventTrees + `, alone, rebuilds what is stored of the signed trees of events: tiles
-that were lost or changed are made of the log again, byte for byte. A root that
-was published is never changed: a workspace whose log gives another is refused.
-A tree of which nothing is left, neither its root nor a witness's signature, is made
-again with --lost-trees: first hold the log against a checkpoint that somebody kept
+` + eventTrees + `, alone, rebuilds the stored signed trees of events. The command makes lost or
+changed tiles again from the log, byte for byte. It never changes a published root. It
+refuses a workspace whose log gives another root.
+
+Some trees have neither a root nor a witness's signature left. Use --lost-trees to make
+them again. First compare the log with a checkpoint that somebody kept
 (ledgerfeed verify --checkpoint).
 
-It can be interrupted at any moment: each workspace is either as it was before
-or rebuilt, and a second run finishes the rest. A workspace whose log itself was
-tampered with is refused.`,
+You can interrupt the command at any moment. Each workspace is then either unchanged or
+rebuilt, and a second run finishes the rest. The command refuses a workspace if somebody
+tampered with its log.`,
 		RunE: env.Run(func(ctx context.Context, resources []string) error {
 			if slices.Equal(resources, []string{eventTrees}) {
 				return with(ctx, env, "rebuild", f, func(r *running) error { return r.rebuildTrees(ctx, f.workspace, lost) })
@@ -71,7 +73,7 @@ tampered with is refused.`,
 		ValidArgs: append(replay.Resources(), eventTrees),
 	}
 	f.add(c)
-	c.Flags().BoolVar(&lost, "lost-trees", false, "make trees again of which nothing is left")
+	c.Flags().BoolVar(&lost, "lost-trees", false, "make trees again that have neither a root nor a witness's signature left")
 	return c
 }
 

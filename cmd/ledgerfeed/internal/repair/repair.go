@@ -32,9 +32,9 @@ const yieldingRate = -1
 
 func (f *flags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.workspace, "workspace", "", "only this workspace")
-	c.Flags().IntVar(&f.workers, "workers", replay.DefaultWorkers, "workspaces under way at once")
-	c.Flags().IntVar(&f.rate, "rate", yieldingRate, "the most entries and rows a second; 0 sets no limit, -1 slows down while entries are appended or the API is read")
-	c.Flags().Int64Var(&f.memoryMiB, "memory", defaultMemoryMiB, "MiB that the workspaces under way may take, by estimate; a larger workspace is folded into temporary tables")
+	c.Flags().IntVar(&f.workers, "workers", replay.DefaultWorkers, "how many workspaces to work on at once")
+	c.Flags().IntVar(&f.rate, "rate", yieldingRate, "the most entries and rows a second; 0 sets no limit, -1 slows down while producers append or readers use the API")
+	c.Flags().Int64Var(&f.memoryMiB, "memory", defaultMemoryMiB, "the most MiB for all workspaces in progress, by estimate; the command folds a larger workspace into temporary tables")
 }
 
 func (f *flags) check() error {

@@ -32,19 +32,22 @@ func VerifyCommand(env *cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "verify",
-		Short: "Prove the log untouched and the read models equal to a fold of it",
-		Long: `Prove the log untouched and the read models equal to a fold of it: walk the
-chain of every workspace, fold its log by this program's rules, and compare
-every read row, anomaly and checkpoint. Lists every difference; exit status 1
-if there is one, or if nothing of the log is projected yet, so that there was
-nothing to compare. Changes nothing, and works while the service runs.
+		Short: "Prove that the log is untouched and that the read models match a replay of it",
+		Long: `Prove that the log is untouched and that the read models match a replay of it. The command
+walks the chain of each workspace, folds its log by this program's rules, and compares
+every read row, anomaly and checkpoint. It lists every difference.
 
-Keep a position and its chain value, as verify prints them for one workspace,
-to prove later with --since-position and --chain that nothing up to there was
-touched. A checkpoint of the event feed, /v1/events/checkpoint, that anybody kept
-proves the same with --checkpoint, and that the feed was what it says: the tree
-is built again from the log. Its signature is checked with --verifier-keys, or
-with the key of LEDGERFEED_SIGNING_KEY. Only its workspace is verified.`,
+The exit status is 1 if there is a difference. It is also 1 if the projector has handled
+nothing of the log, because then there is nothing to compare. The command changes nothing,
+and you can run it while the service runs.
+
+For one workspace, verify prints a position and its chain value. Keep both. Later, use
+--since-position and --chain to prove that nobody touched the log up to there.
+
+A kept checkpoint of the event feed, /v1/events/checkpoint, proves the same with
+--checkpoint. It also proves that the feed was what the checkpoint says: the command
+builds the tree again from the log. It checks the signature with --verifier-keys, or with
+the key of LEDGERFEED_SIGNING_KEY. It verifies only the workspace of the checkpoint.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			checkpoint, err := readCheckpoint(f.workspace, since, chain)
@@ -61,10 +64,10 @@ with the key of LEDGERFEED_SIGNING_KEY. Only its workspace is verified.`,
 		}),
 	}
 	f.add(c)
-	c.Flags().Int64Var(&since, "since-position", 0, "a position whose chain value was kept; needs --workspace and --chain")
+	c.Flags().Int64Var(&since, "since-position", 0, "a position whose chain value you kept; needs --workspace and --chain")
 	c.Flags().StringVar(&chain, "chain", "", "the chain value of --since-position, in hex")
-	c.Flags().StringArrayVar(&kept, "checkpoint", nil, "a file with a checkpoint of an event feed that was kept; can be given several times, of one workspace")
-	c.Flags().StringVar(&keptSigned, "verifier-keys", "", "a file with verifier keys, one a line, in the form of /docs/keys.txt, for --checkpoint")
+	c.Flags().StringArrayVar(&kept, "checkpoint", nil, "a file with a checkpoint of an event feed that somebody kept; can be given several times, for one workspace")
+	c.Flags().StringVar(&keptSigned, "verifier-keys", "", "for --checkpoint: a file with verifier keys, one a line, in the form of /docs/keys.txt")
 	return c
 }
 

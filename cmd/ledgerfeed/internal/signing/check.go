@@ -21,13 +21,13 @@ func checkCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a signed note, such as a checkpoint, without a database",
-		Long: `Check a signed note, of a FILE or of standard input, and print its text. Exit status 1 if
-nobody signed it with one of the keys, or if it is not what was signed. It needs no
-database and asks nobody.
+		Long: `Check a signed note from a FILE or from standard input, and print its text. The exit
+status is 1 if none of the keys signed the note, or if its text is not the signed text.
+The command needs no database and no network.
 
-The keys are verifier keys, of --key or of the lines of the file --keys, which has the
-form of /docs/keys.txt; without both, those that belong to LEDGERFEED_SIGNING_KEY.
-Get them once by a way that you trust, and keep them with the notes.`,
+Give verifier keys with --key, or name a file with --keys, in the form of /docs/keys.txt.
+Without both, the command uses the verifier keys of LEDGERFEED_SIGNING_KEY. Get the keys
+once in a way that you trust, and keep them with the notes.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: env.Run(func(_ context.Context, args []string) error {
 			signed, err := read(env, args)

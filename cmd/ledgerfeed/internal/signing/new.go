@@ -16,15 +16,20 @@ func newCommand(env *cli.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "new",
 		Short: "Make a key for LEDGERFEED_SIGNING_KEY",
-		Long: `Make a key for LEDGERFEED_SIGNING_KEY and print it. It is secret: who has it can sign in
-the name of the service. Nothing is stored, and nothing is changed.
+		Long: `Make a key for LEDGERFEED_SIGNING_KEY and print it. Keep it secret: anyone with this key
+can sign in the name of the service. The command stores nothing and changes nothing.
 
-To replace a key, put the new one before the old one, LEDGERFEED_SIGNING_KEY=new,old, and
-restart every process: both sign. Take the old one away once everybody checks with the
-new one. What the old one signed is checked with its verifier key for ever: keep that.
+To replace a key:
 
-With the program's own PostgreSQL and without the setting, the key is in the file
-signing.key of the data directory, in the same form.`,
+  1. Put the new key before the old one: LEDGERFEED_SIGNING_KEY=new,old.
+  2. Restart every process. From then on, both keys sign.
+  3. Take the old key away once everybody checks with the new one.
+
+Keep the verifier key of the old key for ever: it checks every note that the old key
+signed.
+
+If the program runs its own PostgreSQL and LEDGERFEED_SIGNING_KEY is not set, the key is
+in the file signing.key of the data directory, in the same form.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(context.Context, []string) error {
 			text, err := signingkey.New(rand.Reader)

@@ -15,14 +15,16 @@ func showCommand(env *cli.Env) *cobra.Command {
 	var name string
 	c := &cobra.Command{
 		Use:   "show",
-		Short: "Show the verifier keys that belong to the key",
-		Long: `Show the public part of the keys that sign: those of LEDGERFEED_SIGNING_KEY or, with the
-program's own PostgreSQL and without the setting, those of the file signing.key in the data
-directory, which serve makes. The first is the present one; a second one is that before it.
+		Short: "Show the verifier keys of the signing key",
+		Long: `Show the public part of the signing keys. The command reads LEDGERFEED_SIGNING_KEY. If the
+program runs its own PostgreSQL and this setting is missing, the command reads the file
+signing.key in the data directory, which serve makes. The first key is the present one. A
+second key is the previous one.
 
-Prints a verifier key of each, under the host of LEDGERFEED_BASE_URL, or under the name of
---name: the last lines of a note say which name signed it. With --json, the public key is there in
-base64 and in PEM, too. Nothing secret is shown.`,
+The command prints a verifier key for each signing key, under the host of
+LEDGERFEED_BASE_URL or under the name in --name. The last lines of a note say which name
+signed it. With --json, the output also has the public key in base64 and in PEM. The
+output has no secrets.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(context.Context, []string) error {
 			keys, source, err := have(env)

@@ -18,8 +18,8 @@ A checkpoint is a text that people and programs read, with its signature below i
 (a signed note, https://c2sp.org/signed-note). Others check it with the verifier key
 that the service shows at /docs/keys.
 
-The name in a verifier key begins with the host of LEDGERFEED_BASE_URL, which has to be
-the same here as for serve.`
+The name in a verifier key begins with the host of LEDGERFEED_BASE_URL. Set it to the same
+value here as for serve.`
 	return c
 }
 

@@ -44,11 +44,13 @@ func Command(env *cli.Env) *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show how far the read models are, anomalies, and what is quarantined",
-		Long: `Show how far the read models, webhooks, relays and standbys are, which processes serve
-and how many connections to PostgreSQL they have, anomalies, and what is quarantined.
-Of each workspace the first 1000 anomalies are counted and, with --json, listed;
-anomaly show has all.`,
+		Short: "Show how far the read models are, anomalies, and quarantined workspaces",
+		Long: `Show how far the read models, webhooks, relays and standbys are. The command also shows
+anomalies, quarantined workspaces, the serving processes, and how many connections to
+PostgreSQL they have.
+
+It counts the first 1000 anomalies of each workspace, and lists them with --json.
+ledgerfeed anomaly show has all of them.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
@@ -93,7 +95,7 @@ anomaly show has all.`,
 		}),
 	}
 	c.Flags().StringVar(&workspace, "workspace", "", "only this workspace")
-	c.Flags().BoolVar(&wait, "wait", false, "return when everything that is in the log now is projected")
+	c.Flags().BoolVar(&wait, "wait", false, "return when the projector has handled every entry that is in the log now")
 	c.Flags().Var(&timeout, "timeout", "with --wait: fail after this time (default: wait as long as it takes)")
 	return c
 }

@@ -22,37 +22,37 @@ func AppendCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "append [FILE…]",
 		Short: "Append NDJSON entries to the log",
-		Long: `Append entries to the log, one JSON object a line, from FILEs or standard
-input. The form of every line is checked before anything is appended, and that
-no created_at is more than 5 minutes ahead. What depends on the log (an id with
-other content, the order of time) is checked as it is appended: the first such
-line stops the command, and what came before it stays.
+		Long: `Append entries to the log, one JSON object a line, from FILEs or standard input. Before it
+appends anything, the command checks the form of every line, and that no created_at is
+more than 5 minutes ahead. Other checks need the log: an id with other content, the order
+of time. The command makes these checks as it appends. The first line that fails stops the
+command, and the lines before it stay.
 
-The same input can be run again: lines that the log has are skipped. A line
-without an id gets one, and would get another one in the next run. So after a
-failure the ids that were given are left in a file, which the error names; run the
-same input again with --ids and that file.
+You can run the same input again: the command skips lines that the log has. It gives an id
+to a line without one, and would give another id in the next run. So after a failure it
+leaves these ids in a file, which the error names. Run the same input again with --ids and
+that file.
 
-With --stream, each line is appended as it comes and answered on standard output
-with its id and position as soon as it is committed, until the input ends. The
+With --stream, the command appends each line as it comes, until the input ends. As soon as
+PostgreSQL commits a line, the command prints its id and position on standard output. The
 first line that is wrong or refused stops the command.
 
-With --restore, the input is an export, whose times may be ahead of now; the
-workspaces must be empty or hold its beginning.
+With --restore, the input is an export, whose times may be ahead of now. The workspaces
+must be empty or hold the beginning of the export.
 
-A workspace that does not exist is refused, because a mistyped workspace_id would make
+The command refuses a workspace that does not exist: a mistyped workspace_id would make
 one, and entries are never removed. With --create-workspace, or
-LEDGERFEED_CREATE_WORKSPACES=true, its first entry creates it, and append says so.
---restore makes the workspaces of its export.
+LEDGERFEED_CREATE_WORKSPACES=true, the first entry creates the workspace, and append says
+so. --restore creates the workspaces of its export.
 
-With --check, append reports what it would refuse, by its form or by what the log has,
-and appends nothing.
+With --check, append reports the lines that it would refuse, because of their form or
+because of the log. It appends nothing.
 
-Entries that have no effect, or not all of it, are anomalies. At the end, append
-says how many of those that it appended are; without --wait only where the read
-models have them within a moment. With --wait it returns when the read models have
-all entries of the input, and fails where they do not within --timeout; the
-entries are in the log then, too.`,
+An entry that has no effect, or not all of it, is an anomaly. At the end, append says how
+many of its entries are anomalies. Without --wait, it says so only if the projector
+handles the entries within a moment. With --wait, it returns when the projector has
+handled all entries of the input. It fails if this takes longer than --timeout. Even then,
+the entries are in the log.`,
 		RunE: env.Run(func(ctx context.Context, files []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -68,12 +68,12 @@ entries are in the log then, too.`,
 			return f.run(ctx, env, files)
 		}),
 	}
-	c.Flags().BoolVar(&f.stream, "stream", false, "append each line as it comes, and answer it")
-	c.Flags().BoolVar(&f.restore, "restore", false, "take an export as it is, with times ahead of now")
+	c.Flags().BoolVar(&f.stream, "stream", false, "append each line as it comes, and answer with its id and position")
+	c.Flags().BoolVar(&f.restore, "restore", false, "append an export as it is; its times may be ahead of now")
 	c.Flags().BoolVar(&f.create, "create-workspace", false, "create workspaces that do not exist")
-	c.Flags().BoolVar(&f.trial, "check", false, "report what would be refused, and append nothing")
-	c.Flags().StringVar(&f.ids, "ids", "", "read from this file the ids that an earlier run gave to lines without, and write to it those that this run gives")
-	c.Flags().BoolVar(&f.wait, "wait", false, "return when the read models have the entries")
+	c.Flags().BoolVar(&f.trial, "check", false, "report the lines that append would refuse, and append nothing")
+	c.Flags().StringVar(&f.ids, "ids", "", "a file of ids for lines without one: reads the ids that an earlier run gave, and adds the ids that this run gives")
+	c.Flags().BoolVar(&f.wait, "wait", false, "return when the projector has handled the entries")
 	c.Flags().Var(&f.timeout, "timeout", "with --wait: fail after this time (default 1m)")
 	return c
 }

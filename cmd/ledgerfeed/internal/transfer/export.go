@@ -24,16 +24,16 @@ func ExportCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export",
 		Short: "Write the log as NDJSON, in the form that append takes",
-		Long: `Write the log as NDJSON, in the form that append takes. Appended to an empty
-database, it gives the same log, byte by byte, with the same chain.
+		Long: `Write the log as NDJSON, in the form that append takes. If you append the export to an
+empty database, you get the same log, byte by byte, with the same chain.
 
-With --out, the entries are added to a file. The file itself tells where to
-continue: run again after any interruption, it holds every entry once. For a
-pipe, --resume keeps in a file of its own where to continue; after an
-interruption some entries may be repeated, and append skips them.
+With --out, the command adds the entries to a file. The file itself tells the command
+where to continue. Run the command again after any interruption, and the file holds every
+entry once. For a pipe, use --resume to keep in another file where to continue. After an
+interruption the pipe may get some entries again, and append skips them.
 
-An export continues only the log that it began with: where an older backup was
-restored, or a server without the last commits took over, it stops and says so.`,
+An export continues only the log that it began with. It stops and says so if somebody
+restored an older backup, or if a server without the last commits took over.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			if x.from < 1 {
@@ -54,7 +54,7 @@ restored, or a server without the last commits took over, it stops and says so.`
 	}
 	c.Flags().StringVar(&x.workspace, "workspace", "", "only this workspace (default: all, one after the other)")
 	c.Flags().Int64Var(&x.from, "from", 1, "the first position to write, in each workspace")
-	c.Flags().BoolVar(&x.follow, "follow", false, "then wait for further entries, until interrupted")
+	c.Flags().BoolVar(&x.follow, "follow", false, "then wait for new entries until you interrupt the command")
 	c.Flags().StringVar(&x.file, "out", "", "add to this file, after the entries that it holds")
 	c.Flags().StringVar(&x.resume, "resume", "", "keep in this file where to continue, and start there")
 	c.Flags().BoolVar(&x.chain, "chain", false, "add position and chain (hex) to each line")

@@ -40,13 +40,13 @@ func Command(env *cli.Env) *cobra.Command {
 	var workspace string
 	c := &cobra.Command{
 		Use:   "trigger TYPE",
-		Short: "Make a real event of a type in the demo's workspace or one for tests",
-		Long: `Append what leads to an event of a type, with new ids, and the event itself. It is in the
-feed and goes to webhooks as any other. The log keeps everything for ever, so the
-workspace has to be the demo's (` + DemoWorkspace + `) or one whose id begins with "` + testPrefix + `".
+		Short: "Append a real event of a type to the demo's workspace or to a test workspace",
+		Long: `Append the event of a type, and before it the entries that lead to it, with new ids. The
+event is in the feed and goes to webhooks like any other. The log keeps everything for
+ever. So the workspace has to be the demo's (` + DemoWorkspace + `) or have an id that begins with "` + testPrefix + `".
 
 Types: ` + strings.Join(types(), ", ") + `.
-A test.ping is sent with ledgerfeed webhook test.`,
+To send a test.ping, use ledgerfeed webhook test.`,
 		ValidArgs: types(),
 		Args:      cli.ExactArgs(1),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {

@@ -28,10 +28,12 @@ func submitCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "submit",
 		Short: "Have a witness cosign the checkpoint that ledgerfeed follow --verify has kept",
-		Long: `Have a witness cosign the checkpoint in the state of ledgerfeed follow --verify, and print
-the note with the witness's signature, which is checked. The proof that the tree extends
-the one that the witness cosigned last is made from the service's tiles, so the API key
-is needed as for follow, in --key-file or ` + cli.KeyVariable + `. The state is only read.`,
+		Long: `Have a witness cosign the checkpoint in the state of ledgerfeed follow --verify. The
+command checks the witness's signature and prints the note with it.
+
+From the service's tiles, the command makes the proof that the tree extends the one that
+the witness cosigned last. So it needs the API key, as follow does, in --key-file or
+` + cli.KeyVariable + `. It only reads the state.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error { return f.run(ctx, env) }),
 	}
