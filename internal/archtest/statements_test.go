@@ -96,6 +96,7 @@ func withoutWorkspace() map[string]string {
 		sample   = "made for pictures and measurements, never for customers"
 	)
 	return map[string]string{
+		"cmd/ledgerfeed/internal/demo/product.go: save":                  "the table of another product",
 		"cmd/ledgerfeed/internal/doctor/restore.go: checkRestoredAccess": "a sentence for operators",
 		"delivery/dispatch/claim.go: release":                            many,
 		"delivery/dispatch/claim.go: renewLease":                         instance,

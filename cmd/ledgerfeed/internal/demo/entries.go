@@ -121,7 +121,7 @@ func (a *agency) publishNew(ctx context.Context, p *product, out io.Writer) erro
 		}
 		// The entry's publish time is that of the append, as for any producer; the generator's
 		// own clock only dates the work.
-		if err := p.save(ctx, draft.ID, draft.Type, draft.Data); err != nil {
+		if err := p.save(ctx, draft.ID, draft.Type, []byte(draft.Data)); err != nil {
 			return fmt.Errorf("a new entry of the demo: %w", err)
 		}
 		fmt.Fprintf(out, "%s  appended %-24s %s\n", p.clock().Local().Format(time.TimeOnly), draft.Type, draft.ID)
