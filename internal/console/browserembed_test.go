@@ -13,8 +13,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -43,7 +43,7 @@ func TestBrowserEmbed(t *testing.T) {
 		return strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 	}
 	product, stranger := elsewhere(httptest.NewTLSServer(page)), elsewhere(httptest.NewTLSServer(page))
-	s = setup(t, func(c *Config) { c.URL, c.EmbedOrigins = console.URL, origin.List{product} })
+	s = setup(t, func(c *Config) { c.URL, c.EmbedOrigins = console.URL, web.List{product} })
 	b := s.open(chromedp.Flag("ignore-certificate-errors", true), chromedp.Flag("test-third-party-cookie-phaseout", true))
 
 	b.base = product

@@ -17,20 +17,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/anomalies"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/data"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/keys"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/overview"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/requests"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/settings"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/theme"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/webhooks"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
@@ -63,10 +52,10 @@ type Config struct {
 
 	// EmbedOrigins are the products that may show the console in a frame, with a link of
 	// their own server (session.Link.Embed); none: nobody may.
-	EmbedOrigins origin.List
+	EmbedOrigins web.List
 
 	// Theme is how the console looks, besides its own style.
-	Theme theme.Theme
+	Theme web.Theme
 
 	APIURL string // the API's address, for the examples on pages; required
 
@@ -79,7 +68,7 @@ type Config struct {
 
 	// Identity signs people in with an identity provider; nil: only sign-in links
 	// do.
-	Identity *identity.Config
+	Identity *session.IdentityConfig
 
 	// BesideTimeout is how long a page waits for what it shows beside its subject: the marks of
 	// the menu, an event's object, and what the event changed. Default: events.BesideTimeout.
@@ -104,13 +93,13 @@ func New(cfg Config) (*Console, error) {
 		cfg.TestTimeout = cfg.Settings.Timeout + 3*time.Second
 	}
 	if cfg.BesideTimeout == 0 {
-		cfg.BesideTimeout = events.BesideTimeout
+		cfg.BesideTimeout = pages.BesideTimeout
 	}
 	host, err := signingkey.Host(cfg.APIURL)
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
-	at, err := origin.Parse(cfg.URL)
+	at, err := web.Parse(cfg.URL)
 	if err != nil {
 		return nil, fmt.Errorf("the console's address is %q: %w", cfg.URL, err)
 	}
@@ -125,10 +114,10 @@ func New(cfg Config) (*Console, error) {
 		return nil, err
 	}
 	unusual := anomaly.NewStore(cfg.Pool, cfg.Clock)
-	c.anomalies = anomalies.New(unusual, cfg.BesideTimeout)
+	c.anomalies = pages.New(unusual, cfg.BesideTimeout)
 	counts := rollup.NewReader(cfg.Pool)
 	workspaces := eventlog.NewWorkspaces(cfg.Pool, cfg.Clock)
-	c.overview = &overview.Pages{
+	c.overview = &pages.Overview{
 		Pool: cfg.Pool, Webhooks: cfg.Webhooks, Keys: cfg.Keys, Counts: counts, Workspaces: workspaces, Mail: cfg.Mailer.Enabled(),
 		BesideTimeout: cfg.BesideTimeout,
 	}
@@ -136,24 +125,24 @@ func New(cfg Config) (*Console, error) {
 	if err := c.site.LoadPages(c.assets); err != nil {
 		return nil, err
 	}
-	c.signIn = &signin.Pages{Sessions: cfg.Sessions}
+	c.signIn = &pages.SignIn{Sessions: cfg.Sessions}
 	if cfg.Identity != nil {
-		if c.signIn.Provider, err = identity.New(*cfg.Identity, at.URL+signin.IdentityReturnPath, cfg.Logger); err != nil {
+		if c.signIn.Provider, err = session.NewProvider(*cfg.Identity, at.URL+pages.IdentityReturnPath, cfg.Logger); err != nil {
 			return nil, err
 		}
 	}
-	c.keys = &keys.Pages{Pool: cfg.Pool, Store: cfg.Keys, Counts: counts, APIURL: cfg.APIURL}
-	c.webhooks = &webhooks.Pages{
+	c.keys = &pages.Keys{Pool: cfg.Pool, Store: cfg.Keys, Counts: counts, APIURL: cfg.APIURL}
+	c.webhooks = &pages.Webhooks{
 		Pool: cfg.Pool, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout,
 	}
 	replayer, err := replay.New(replay.Config{Pool: cfg.Pool, Clock: cfg.Clock})
 	if err != nil {
 		return nil, err
 	}
-	c.events = &events.Pages{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Reader: cfg.Reader, Replayer: replayer, Anomalies: unusual, Retention: cfg.Settings.Retention, BesideTimeout: cfg.BesideTimeout}
-	c.data = &data.Pages{Reader: cfg.Reader}
-	c.requests = &requests.Pages{Pool: cfg.Pool, Keys: cfg.Keys, Rollups: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}
-	c.settings = &settings.Pages{Pool: cfg.Pool, Workspaces: workspaces, Mailer: cfg.Mailer, Signing: cfg.Signing, Host: host, KeysURL: cfg.APIURL + reference.KeysPath}
+	c.events = &pages.Events{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Reader: cfg.Reader, Replayer: replayer, Anomalies: unusual, Retention: cfg.Settings.Retention, BesideTimeout: cfg.BesideTimeout}
+	c.data = &pages.Data{Reader: cfg.Reader}
+	c.requests = &pages.Requests{Pool: cfg.Pool, Keys: cfg.Keys, Rollups: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}
+	c.settings = &pages.Settings{Pool: cfg.Pool, Workspaces: workspaces, Mailer: cfg.Mailer, Signing: cfg.Signing, Host: host, KeysURL: cfg.APIURL + reference.KeysPath}
 	if c.handler, err = c.router(); err != nil {
 		return nil, err
 	}

@@ -10,17 +10,9 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/anomalies"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/data"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/keys"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/overview"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/requests"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/settings"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/webhooks"
 )
 
 // Console is the web interface, an http.Handler.
@@ -33,15 +25,15 @@ type Console struct {
 	handler   chi.Router
 	slow      *slow
 
-	signIn    *signin.Pages
-	overview  *overview.Pages
-	keys      *keys.Pages
-	webhooks  *webhooks.Pages
-	events    *events.Pages
-	data      *data.Pages
-	requests  *requests.Pages
-	anomalies *anomalies.Pages
-	settings  *settings.Pages
+	signIn    *pages.SignIn
+	overview  *pages.Overview
+	keys      *pages.Keys
+	webhooks  *pages.Webhooks
+	events    *pages.Events
+	data      *pages.Data
+	requests  *pages.Requests
+	anomalies *pages.Anomalies
+	settings  *pages.Settings
 }
 
 // ServeHTTP answers a request.
@@ -88,7 +80,7 @@ func (c *Console) router() (chi.Router, error) {
 // that what visits every page can tell that it forgets none. Not pages are
 // files, and addresses that only lead on to a page.
 func (c *Console) Unvisited(addresses []string) []string {
-	visited := []string{"/audit.csv", data.FilePattern, "/sign-in/identity", signin.IdentityReturnPath, session.EmbedPath + "{token}"}
+	visited := []string{"/audit.csv", pages.FilePattern, "/sign-in/identity", pages.IdentityReturnPath, session.EmbedPath + "{token}"}
 	for _, address := range addresses {
 		path, _, _ := strings.Cut(address, "?")
 		found := chi.NewRouteContext()

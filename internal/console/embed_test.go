@@ -5,16 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/theme"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 )
 
 const product = "https://app.acme.example"
 
 // embedded lets a product show the console.
-func embedded(c *Config) { c.EmbedOrigins = origin.List{product, "https://admin.acme.example"} }
+func embedded(c *Config) { c.EmbedOrigins = web.List{product, "https://admin.acme.example"} }
 
 // inFrame is what a browser says of a page in a frame.
 func inFrame(r *http.Request) { r.Header.Set("Sec-Fetch-Dest", "iframe") }
@@ -148,9 +146,9 @@ func TestFrameCookie(t *testing.T) {
 // TestTheme: a product's name, colour and logo are on the pages.
 func TestTheme(t *testing.T) {
 	t.Parallel()
-	var look theme.Theme
+	var look web.Theme
 	look.Name = "Acme <Billing>"
-	look.Logo = theme.Logo{Body: []byte("<svg/>"), Type: ".svg"}
+	look.Logo = web.Logo{Body: []byte("<svg/>"), Type: ".svg"}
 	if err := look.Accent.UnmarshalText([]byte("#1d4ed8")); err != nil {
 		t.Fatal(err)
 	}

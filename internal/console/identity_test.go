@@ -21,9 +21,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/signin"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -108,15 +107,15 @@ func (p *provider) signIn(who *person, to string) *answer {
 	if p.challenge != "" {
 		p.asked.Set("code_challenge", p.challenge)
 	}
-	return who.get(signin.IdentityReturnPath + "?" + url.Values{"state": {p.asked.Get("state")}, "code": {p.code}}.Encode())
+	return who.get(pages.IdentityReturnPath + "?" + url.Values{"state": {p.asked.Get("state")}, "code": {p.code}}.Encode())
 }
 
 // start makes a console that looks for the provider while the test runs.
-func (p *provider) start(t *testing.T, rules string, change ...func(*identity.Config)) *bundle {
+func (p *provider) start(t *testing.T, rules string, change ...func(*session.IdentityConfig)) *bundle {
 	t.Helper()
 	s := setup(t, func(c *Config) {
-		c.Identity = &identity.Config{
-			Issuer: p.URL, ClientID: "console", ClientSecret: "shh", Map: testkit.Must(identity.ParseMap(rules))(t), Retry: 10 * time.Millisecond,
+		c.Identity = &session.IdentityConfig{
+			Issuer: p.URL, ClientID: "console", ClientSecret: "shh", Map: testkit.Must(session.ParseMap(rules))(t), Retry: 10 * time.Millisecond,
 		}
 		for _, f := range change {
 			f(c.Identity)
@@ -135,7 +134,7 @@ func (p *provider) start(t *testing.T, rules string, change ...func(*identity.Co
 }
 
 // setup is start, and waits until people can sign in.
-func (p *provider) setup(t *testing.T, rules string, change ...func(*identity.Config)) *bundle {
+func (p *provider) setup(t *testing.T, rules string, change ...func(*session.IdentityConfig)) *bundle {
 	t.Helper()
 	s := p.start(t, rules, change...)
 	testkit.Eventually(t, func() error {
@@ -232,7 +231,7 @@ func TestIdentityProviderSignsIn(t *testing.T) {
 func TestIdentityByAddress(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	s := p.setup(t, "dana@northwind.example=acme:admin", func(c *identity.Config) { c.Claim = "email" })
+	s := p.setup(t, "dana@northwind.example=acme:admin", func(c *session.IdentityConfig) { c.Claim = "email" })
 	p.signIn(s.stranger(), "/").status(http.StatusSeeOther)
 	for _, verified := range []any{false, "yes", nil} {
 		p.claims["email_verified"] = verified
@@ -273,16 +272,16 @@ func TestIdentityRefuses(t *testing.T) {
 	}
 	p.claims, p.signer, p.challenge = map[string]any{"groups": "finance"}, p.key, ""
 	who := s.stranger()
-	who.get(signin.IdentityReturnPath + "?state=x&code=the-code").status(http.StatusForbidden).has("was not started in this browser")
+	who.get(pages.IdentityReturnPath + "?state=x&code=the-code").status(http.StatusForbidden).has("was not started in this browser")
 	begun := s.stranger()
 	state := testkit.Must(url.Parse(begun.get("/sign-in/identity").to()))(t).Query().Get("state")
-	back := signin.IdentityReturnPath + "?" + url.Values{"state": {state}, "code": {"the-code"}}.Encode()
+	back := pages.IdentityReturnPath + "?" + url.Values{"state": {state}, "code": {"the-code"}}.Encode()
 	who.get(back).status(http.StatusForbidden) // another browser than the one that began
-	begun.get(signin.IdentityReturnPath + "?state=" + state + "&error=access_denied").status(http.StatusForbidden)
+	begun.get(pages.IdentityReturnPath + "?state=" + state + "&error=access_denied").status(http.StatusForbidden)
 	begun.get(back).status(http.StatusForbidden) // once
 
 	for _, wrong := range []string{"finance", "=acme:admin", "finance=acme", "finance=acme:owner", "finance=:admin"} {
-		if _, err := identity.ParseMap(wrong); err == nil {
+		if _, err := session.ParseMap(wrong); err == nil {
 			t.Errorf("the map %q was taken", wrong)
 		}
 	}

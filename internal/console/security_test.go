@@ -10,8 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/data"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -81,7 +80,7 @@ func TestAnotherWorkspaceIsNotThere(t *testing.T) {
 	values := known(s, acme)
 	p := s.signIn(beta, session.Admin)
 	s.eachRoute(values, func(r web.Route, method, path string) {
-		if !strings.Contains(r.Pattern, "{") || strings.Contains(r.Pattern, "{token}") || path == "/" || r.Pattern == data.FilePattern {
+		if !strings.Contains(r.Pattern, "{") || strings.Contains(r.Pattern, "{token}") || path == "/" || r.Pattern == pages.FilePattern {
 			return // of the session's own workspace, or of none
 		}
 		p.do(method, path, url.Values{"overlap": {"0"}, "address": {"https://x.example"}, "choice": {"all"}}).
@@ -234,7 +233,7 @@ func TestHeadersAndCookies(t *testing.T) {
 		t.Error("no Strict-Transport-Security over https")
 	}
 	for _, address := range []string{"http://console.example.com", "ftp://localhost", "console", "http://0.0.0.0:8081", "https://x.example/path"} {
-		if _, err := origin.Parse(address); err == nil {
+		if _, err := web.Parse(address); err == nil {
 			t.Errorf("%s was taken", address)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
@@ -123,7 +123,7 @@ const maxWholeLists = 1000
 func (s *Settings) check() (wrong []string) {
 	_, secretKey := keyring.New(s.SecretKey)
 	_, signingKey := signingkey.Parse(s.SigningKey)
-	_, consoleURL := origin.Parse(s.ConsoleURL)
+	_, consoleURL := web.Parse(s.ConsoleURL)
 	mailURL, mailFrom := s.Mail().Check()
 	_, relayURL := jetstream.ParseTarget(s.RelayURL)
 	for _, c := range []struct {

@@ -15,9 +15,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/identity"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/theme"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 )
@@ -54,10 +53,10 @@ type Settings struct {
 	ConsoleURL string      `env:"LEDGERFEED_CONSOLE_URL" want:"an address such as https://console.example.com; http:// only on this machine"` // default: see ConsoleAddress
 
 	// The console in a frame of a product, and in its look.
-	ConsoleEmbedOrigins origin.List  `env:"LEDGERFEED_CONSOLE_EMBED_ORIGINS" want:"at most 20 origins such as https://app.example.com, separated by commas; http:// only on this machine"`
-	ConsoleName         string       `env:"LEDGERFEED_CONSOLE_NAME" envDefault:"Ledgerfeed" want:"a name of at most 40 characters, such as Acme"`
-	ConsoleAccent       theme.Colour `env:"LEDGERFEED_CONSOLE_ACCENT" want:"a colour such as #1d4ed8"`
-	ConsoleLogo         string       `env:"LEDGERFEED_CONSOLE_LOGO"` // a file
+	ConsoleEmbedOrigins web.List   `env:"LEDGERFEED_CONSOLE_EMBED_ORIGINS" want:"at most 20 origins such as https://app.example.com, separated by commas; http:// only on this machine"`
+	ConsoleName         string     `env:"LEDGERFEED_CONSOLE_NAME" envDefault:"Ledgerfeed" want:"a name of at most 40 characters, such as Acme"`
+	ConsoleAccent       web.Colour `env:"LEDGERFEED_CONSOLE_ACCENT" want:"a colour such as #1d4ed8"`
+	ConsoleLogo         string     `env:"LEDGERFEED_CONSOLE_LOGO"` // a file
 
 	TrustedProxies prefixes `env:"LEDGERFEED_TRUSTED_PROXIES" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
 	MaxConnections int      `env:"LEDGERFEED_MAX_CONNECTIONS" envDefault:"4096" want:"a number of connections, 1 or more, such as 4096"`
@@ -86,12 +85,12 @@ type Settings struct {
 	MailFrom       string          `env:"LEDGERFEED_MAIL_FROM" want:"a mail address such as ledgerfeed@example.com, which LEDGERFEED_SMTP_URL needs"`
 
 	// Sign-in with OpenID Connect; without an issuer, only sign-in links do.
-	OIDCIssuer       string       `env:"LEDGERFEED_OIDC_ISSUER" want:"an address such as https://accounts.example.com, which LEDGERFEED_OIDC_CLIENT_ID and its secret need"`
-	OIDCClientID     string       `env:"LEDGERFEED_OIDC_CLIENT_ID" want:"the id of this client at the provider, such as ledgerfeed-console, which LEDGERFEED_OIDC_ISSUER needs"`
-	OIDCClientSecret string       `env:"LEDGERFEED_OIDC_CLIENT_SECRET" secret:"true"`
-	OIDCScopes       []string     `env:"LEDGERFEED_OIDC_SCOPES"`                    // besides openid, profile and email
-	OIDCClaim        string       `env:"LEDGERFEED_OIDC_CLAIM" envDefault:"groups"` // decides about workspaces and roles
-	OIDCMap          identity.Map `env:"LEDGERFEED_OIDC_MAP" list:";" want:"values of the claim with their roles, such as finance=acme:admin;support=*:viewer,acme:admin"`
+	OIDCIssuer       string      `env:"LEDGERFEED_OIDC_ISSUER" want:"an address such as https://accounts.example.com, which LEDGERFEED_OIDC_CLIENT_ID and its secret need"`
+	OIDCClientID     string      `env:"LEDGERFEED_OIDC_CLIENT_ID" want:"the id of this client at the provider, such as ledgerfeed-console, which LEDGERFEED_OIDC_ISSUER needs"`
+	OIDCClientSecret string      `env:"LEDGERFEED_OIDC_CLIENT_SECRET" secret:"true"`
+	OIDCScopes       []string    `env:"LEDGERFEED_OIDC_SCOPES"`                    // besides openid, profile and email
+	OIDCClaim        string      `env:"LEDGERFEED_OIDC_CLAIM" envDefault:"groups"` // decides about workspaces and roles
+	OIDCMap          session.Map `env:"LEDGERFEED_OIDC_MAP" list:";" want:"values of the claim with their roles, such as finance=acme:admin;support=*:viewer,acme:admin"`
 
 	// DrainDelay is how long serve still serves after /readyz says "not ready".
 	DrainDelay time.Duration `env:"LEDGERFEED_DRAIN_DELAY" envDefault:"2s" want:"a time such as 2s, or 0 to stop at once"`
@@ -174,22 +173,22 @@ func (s *Settings) Mail() mail.Settings {
 }
 
 // Identity returns the identity provider; nil without one.
-func (s *Settings) Identity() *identity.Config {
+func (s *Settings) Identity() *session.IdentityConfig {
 	if s.OIDCIssuer == "" {
 		return nil
 	}
-	return &identity.Config{
+	return &session.IdentityConfig{
 		Issuer: s.OIDCIssuer, ClientID: s.OIDCClientID, ClientSecret: s.OIDCClientSecret, Scopes: s.OIDCScopes, Claim: s.OIDCClaim, Map: s.OIDCMap,
 	}
 }
 
 // Theme reads how the console looks. The error names the setting.
-func (s *Settings) Theme() (theme.Theme, error) {
-	t := theme.Theme{Name: s.ConsoleName, Accent: s.ConsoleAccent}
+func (s *Settings) Theme() (web.Theme, error) {
+	t := web.Theme{Name: s.ConsoleName, Accent: s.ConsoleAccent}
 	if s.ConsoleLogo == "" {
 		return t, nil
 	}
-	logo, err := theme.ReadLogo(s.ConsoleLogo)
+	logo, err := web.ReadLogo(s.ConsoleLogo)
 	if err != nil {
 		return t, fmt.Errorf("LEDGERFEED_CONSOLE_LOGO: %w", err)
 	}

@@ -1,14 +1,25 @@
+// Package session keeps who is signed in to the console: sign-in links, sessions,
+// and the role that a person has in a workspace. Any number of processes may
+// share a database.
 package session
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
@@ -152,3 +163,278 @@ func end(ctx context.Context, tx pgx.Tx, ended *Session) error {
 
 // SignedIn is when the person of a session signed in.
 func (s *Store) SignedIn(of *Session) time.Time { return of.ExpiresAt.Add(-s.cfg.Absolute) }
+
+// tokenBytes is the randomness of a token.
+const tokenBytes = 32
+
+// Config is what a Store needs.
+type Config struct {
+	Pool   *pgxpool.Pool    // required
+	Clock  func() time.Time // nil: time.Now
+	Random io.Reader        // source of tokens; nil: crypto/rand.Reader
+
+	// Idle is how long a session lasts without a request. Default 2 h.
+	Idle time.Duration
+	// Absolute is how long a session lasts in any case. Default 12 h.
+	Absolute time.Duration
+}
+
+// Store keeps sign-in links and sessions in the database. It is safe for
+// concurrent use.
+type Store struct {
+	cfg Config
+}
+
+// NewStore makes a Store. The error names what cfg lacks.
+func NewStore(cfg Config) (*Store, error) {
+	if cfg.Pool == nil {
+		return nil, errors.New("session: Config needs a Pool")
+	}
+	if cfg.Idle < 0 || cfg.Absolute < 0 {
+		return nil, errors.New("session: Config.Idle and Absolute must not be below 0")
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Reader
+	}
+	if cfg.Idle == 0 {
+		cfg.Idle = 2 * time.Hour
+	}
+	if cfg.Absolute == 0 {
+		cfg.Absolute = 12 * time.Hour
+	}
+	return &Store{cfg: cfg}, nil
+}
+
+// now is the time of a call, in the precision of the database.
+func (s *Store) now() time.Time { return s.cfg.Clock().UTC().Truncate(time.Microsecond) }
+
+// Token makes a random token.
+func (s *Store) Token() (string, error) {
+	var b [tokenBytes]byte
+	if _, err := io.ReadFull(s.cfg.Random, b[:]); err != nil {
+		return "", fmt.Errorf("cannot make a token: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(b[:]), nil
+}
+
+// hashOf is what the database keeps of a token.
+func hashOf(token string) []byte {
+	h := sha256.Sum256([]byte(token))
+	return h[:]
+}
+
+func isForeignKey(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == "23503"
+}
+
+// Workspaces returns the names of those workspaces that exist, by id; with nil
+// ids, of all.
+func (s *Store) Workspaces(ctx context.Context, ids []string) (map[string]string, error) {
+	rows, err := s.cfg.Pool.Query(ctx, `SELECT workspace_id, name FROM workspace WHERE $1::text[] IS NULL OR workspace_id = ANY ($1)`, ids)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read workspaces: %w", err)
+	}
+	names := map[string]string{}
+	var id, name string
+	_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+		names[id] = name
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read workspaces: %w", err)
+	}
+	return names, nil
+}
+
+// removedAtOnce is how many expired rows are removed at a time; what is left goes next time.
+const removedAtOnce = 500
+
+// removeExpired removes expired rows of any workspace, but none that somebody has locked. They
+// are looked up first and removed one by one, because a cluster can lock rows of one workspace only.
+func removeExpired(ctx context.Context, s *Store, table string, now time.Time) error {
+	type name struct {
+		WorkspaceID string
+		Hash        []byte
+	}
+	rows, err := s.cfg.Pool.Query(ctx, `SELECT workspace_id, hash FROM `+table+` WHERE expires_at <= $1 LIMIT $2`, now, removedAtOnce)
+	if err != nil {
+		return fmt.Errorf("look for what has expired: %w", err)
+	}
+	expired, err := pgx.CollectRows(rows, pgx.RowToStructByPos[name])
+	if err != nil {
+		return fmt.Errorf("look for what has expired: %w", err)
+	}
+	if len(expired) == 0 {
+		return nil
+	}
+	b := &pgx.Batch{}
+	for _, e := range expired {
+		b.Queue(`
+			DELETE FROM `+table+` WHERE workspace_id = $1 AND hash IN (
+			       SELECT hash FROM `+table+` WHERE workspace_id = $1 AND hash = $2 AND expires_at <= $3 FOR UPDATE SKIP LOCKED)`,
+			e.WorkspaceID, e.Hash, now)
+	}
+	if err := s.cfg.Pool.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("remove what has expired: %w", err)
+	}
+	return nil
+}
+
+// Role is what a person may do in a workspace.
+type Role string
+
+// The roles.
+const (
+	Viewer Role = "viewer" // may look
+	Admin  Role = "admin"  // may also change
+)
+
+// ParseRole reads a role by its name.
+func ParseRole(name string) (Role, bool) {
+	switch r := Role(name); r {
+	case Viewer, Admin:
+		return r, true
+	}
+	return "", false
+}
+
+// Grant is a role in a workspace. Sessions are stored with their grants as JSON.
+type Grant struct {
+	Workspace string `json:"workspace"`
+	Role      Role   `json:"role"`
+}
+
+// LinkLifetime is how long a sign-in link works if it is not used.
+const LinkLifetime = 10 * time.Minute
+
+// Link is a sign-in link.
+type Link struct {
+	WorkspaceID   string
+	ID            string // for the audit trail; only of links that were found
+	WorkspaceName string // only of links that were found
+	Role          Role   // empty for CreateLink: Admin
+	Person        string // the name of the person it signs in; empty for CreateLink: "Guest"
+	Embed         bool   // it opens a frame of a product, and nothing else
+}
+
+// Paths of links, which their tokens follow.
+const (
+	SignInPath = "/sign-in/"
+	EmbedPath  = "/embed/"
+)
+
+// hashOf is of the token and of what the link is for: neither kind works as the other.
+func (l *Link) hashOf(token string) []byte {
+	if l.Embed {
+		return hashOf(EmbedPath + token)
+	}
+	return hashOf(token)
+}
+
+// CreateLink makes a sign-in link that works once, within LinkLifetime, and
+// returns its path, which follows the console's address. Errors:
+// *domain.UnknownWorkspaceError.
+func (s *Store) CreateLink(ctx context.Context, l Link) (path string, expires time.Time, err error) {
+	if l.Role == "" {
+		l.Role = Admin
+	}
+	if l.Person = strings.TrimSpace(l.Person); l.Person == "" {
+		l.Person = "Guest"
+	}
+	if _, ok := ParseRole(string(l.Role)); !ok {
+		return "", expires, fmt.Errorf("cannot make a sign-in link: there is no role %q", l.Role)
+	}
+	token, err := s.Token()
+	if err != nil {
+		return "", expires, err
+	}
+	now, hash := s.now(), l.hashOf(token)
+	expires = now.Add(LinkLifetime)
+	detail := "for the role " + string(l.Role)
+	path = SignInPath + token
+	if l.Embed {
+		detail, path = detail+", in a frame", EmbedPath+token
+	}
+	if err := removeExpired(ctx, s, "console_link", now); err != nil {
+		return "", expires, fmt.Errorf("cannot remove expired sign-in links: %w", err)
+	}
+	err = pgx.BeginFunc(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			INSERT INTO console_link (workspace_id, hash, person, role, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+			l.WorkspaceID, hash, l.Person, string(l.Role), now, expires)
+		if isForeignKey(err) {
+			return &domain.UnknownWorkspaceError{WorkspaceID: l.WorkspaceID}
+		}
+		if err != nil {
+			return fmt.Errorf("cannot save a sign-in link: %w", err)
+		}
+		return audit.Add(ctx, tx, now, audit.Change{
+			WorkspaceID: l.WorkspaceID, Action: audit.LinkCreate, ObjectID: linkID(hash), ObjectName: l.Person, Detail: detail,
+		})
+	})
+	if err != nil {
+		return "", expires, err
+	}
+	return path, expires, nil
+}
+
+// linkID is the id of a link, which the audit trail has: it does not open anything.
+func linkID(hash []byte) string { return "link_" + hex.EncodeToString(hash[:8]) }
+
+// ErrLink reports that a link does not work: it was used, it has expired, or it
+// never existed. Callers do not learn which.
+var ErrLink = errors.New("this sign-in link does not work any more")
+
+// FindLink returns the link of a token without using it up, because programs that
+// preview links open them, too. The error is ErrLink, or the database's.
+func (s *Store) FindLink(ctx context.Context, token string) (*Link, error) {
+	return s.readLink(ctx, `
+		SELECT l.workspace_id, w.name, l.person, l.role FROM console_link l
+		  JOIN workspace w ON w.workspace_id = l.workspace_id
+		 WHERE l.hash = $1 AND l.expires_at > $2`, &Link{}, token)
+}
+
+// UseLink returns the link of a token and uses it up. The error is ErrLink, or the
+// database's.
+func (s *Store) UseLink(ctx context.Context, token string) (*Link, error) {
+	return s.useLink(ctx, &Link{}, token)
+}
+
+// UseEmbedLink is UseLink for a link with Embed.
+func (s *Store) UseEmbedLink(ctx context.Context, token string) (*Link, error) {
+	return s.useLink(ctx, &Link{Embed: true}, token)
+}
+
+func (s *Store) useLink(ctx context.Context, l *Link, token string) (*Link, error) {
+	hash := l.hashOf(token)
+	var in string
+	err := s.cfg.Pool.QueryRow(ctx, `SELECT workspace_id FROM console_link WHERE hash = $1`, hash).Scan(&in)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, ErrLink
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot find a sign-in link: %w", err)
+	}
+	return s.readLink(ctx, `
+		DELETE FROM console_link l USING workspace w
+		 WHERE l.workspace_id = $3 AND l.hash = $1 AND l.expires_at > $2 AND w.workspace_id = $3
+		RETURNING l.workspace_id, w.name, l.person, l.role`, l, token, in)
+}
+
+// readLink completes l, whose kind is known.
+func (s *Store) readLink(ctx context.Context, sql string, l *Link, token string, more ...any) (*Link, error) {
+	hash := l.hashOf(token)
+	l.ID = linkID(hash)
+	err := s.cfg.Pool.QueryRow(ctx, sql, append([]any{hash, s.now()}, more...)...).Scan(&l.WorkspaceID, &l.WorkspaceName, &l.Person, &l.Role)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, ErrLink
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a sign-in link: %w", err)
+	}
+	return l, nil
+}

@@ -1,8 +1,14 @@
 package web
 
 import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 )
 
 // Local returns an address of this console as it is, and "/" for any other, so
@@ -39,3 +45,145 @@ type Pager struct {
 
 // Pair is a name and a value in a list.
 type Pair struct{ Name, Value string }
+
+// ErrCursor reports a cursor that does not belong to its list.
+var ErrCursor = errors.New("the cursor is not one of this list")
+
+// FormatCursor encodes a position, a plain struct, for a link.
+func FormatCursor(position any) string {
+	b, err := json.Marshal(position)
+	if err != nil {
+		return "" // not reached: positions are plain structs
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// ParseCursor decodes what FormatCursor made. The error is ErrCursor.
+func ParseCursor[P any](cursor string) (*P, error) {
+	p := new(P)
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || json.Unmarshal(b, p) != nil {
+		return nil, ErrCursor
+	}
+	return p, nil
+}
+
+// Cookies, by what they hold.
+const (
+	sessionCookie  = "session"
+	IdentityCookie = "identity" // a sign-in at the identity provider under way
+	DraftCookie    = "draft"    // a form that was sent after its session had ended
+	framedCookie   = "framed"   // the session in a frame of a product
+)
+
+// cookieName binds a cookie to this host where the browser can (RFC 6265bis, "The
+// __Host- Prefix"); that needs https.
+func (s *Site) cookieName(kind string) string {
+	if s.Secure {
+		return "__Host-ledgerfeed-" + kind
+	}
+	return "ledgerfeed-" + kind
+}
+
+// Cookie returns the value of a cookie; empty if there is none.
+func (r *Request) Cookie(kind string) string {
+	cookie, err := r.Request.Cookie(r.site.cookieName(kind))
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
+// SetCookie sets a cookie.
+func (r *Request) SetCookie(kind, value string, lifetime time.Duration) {
+	r.writeCookie(kind, value, int(lifetime/time.Second))
+}
+
+// ClearCookie removes a cookie from the browser.
+func (r *Request) ClearCookie(kind string) { r.writeCookie(kind, "", -1) }
+
+// sessionCookieOf is where the session of the request is: in a frame another one than in a
+// tab, so that a frame never shows what somebody is signed in to beside it.
+func sessionCookieOf(r *Request) string {
+	if r.Framed() {
+		return framedCookie
+	}
+	return sessionCookie
+}
+
+// SessionToken returns the token of the request's session; empty without one.
+func SessionToken(r *Request) string { return r.Cookie(sessionCookieOf(r)) }
+
+// SetSession keeps the token of a session in the browser.
+func SetSession(r *Request, token string, lifetime time.Duration) {
+	r.SetCookie(sessionCookieOf(r), token, lifetime)
+}
+
+// ClearSession removes the token from the browser.
+func ClearSession(r *Request) { r.ClearCookie(sessionCookieOf(r)) }
+
+func (r *Request) writeCookie(kind, value string, maxAge int) {
+	sameSite, partitioned := http.SameSiteLaxMode, false
+	if kind == framedCookie && r.site.Secure {
+		// The product may be another site. The browser keeps the cookie for frames in that
+		// site alone (CHIPS); sameOrigin protects what changes something.
+		sameSite, partitioned = http.SameSiteNoneMode, true
+	}
+	http.SetCookie(r.W, &http.Cookie{ //nolint:gosec // without Secure only on plain http, which is allowed on loopback only
+		Name: r.site.cookieName(kind), Value: value, Path: "/", MaxAge: maxAge,
+		HttpOnly: true, Secure: r.site.Secure, SameSite: sameSite, Partitioned: partitioned,
+	})
+}
+
+// FramedHeader is what scripts of a page in a frame say: browsers say it of pages alone.
+// Another site cannot set it.
+const FramedHeader = "Ledgerfeed-Framed"
+
+// Framed tells whether a request is for a page in a frame, or comes from one.
+func Framed(r *http.Request) bool {
+	return slices.Contains([]string{"iframe", "frame"}, r.Header.Get("Sec-Fetch-Dest")) || r.Header.Get(FramedHeader) != ""
+}
+
+// Framed tells whether the request is for the console in a frame of a product, and comes
+// with the session of that frame. Without products that may, there is none.
+func (r *Request) Framed() bool { return len(r.site.EmbedOrigins) > 0 && Framed(r.Request) }
+
+// ParseMoment reads a moment as the input of a form sends it: with scripts in UTC as such,
+// without in the form of the input, which is UTC then, too.
+func ParseMoment(text string) (t time.Time, ok bool) {
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02T15:04:05", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Moment is the input of an optional moment in a form, which the part "moment" shows.
+type Moment struct {
+	Name  string    // for people
+	Field string    // of the form
+	At    time.Time // zero: empty
+}
+
+// QueryMoment reads a moment from the address; what cannot be read is empty.
+func (r *Request) QueryMoment(name, field string) Moment {
+	t, _ := ParseMoment(r.Query(field))
+	return Moment{Name: name, Field: field, At: t}
+}
+
+// Value is the input's value without scripts, in UTC.
+func (m Moment) Value() string {
+	if m.At.IsZero() {
+		return ""
+	}
+	return m.At.Format("2006-01-02T15:04")
+}
+
+// UTC is the moment for scripts and addresses.
+func (m Moment) UTC() string {
+	if m.At.IsZero() {
+		return ""
+	}
+	return m.At.Format(time.RFC3339)
+}

@@ -9,7 +9,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/label"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -105,7 +104,7 @@ func pageError(err error) PageError {
 			Text: "A key that is " + string(notLive.State) + " cannot be changed any more. Create a new one.", Back: "/keys"}
 	case errors.As(err, &secrets):
 		return PageError{Status: http.StatusConflict, Title: "Too many secrets sign",
-			Text: label.Sentence(secrets.Error()) + " Nothing was changed.", Back: "/webhooks"}
+			Text: Sentence(secrets.Error()) + " Nothing was changed.", Back: "/webhooks"}
 	case errors.Is(err, delivery.ErrOff):
 		return PageError{Status: http.StatusConflict, Title: "The webhook is off",
 			Text: "Nothing is sent to a webhook that is off. Turn it back on first.", Back: "/webhooks"}
@@ -192,3 +191,48 @@ const (
 	EndedLost    = "lost"    // a form was sent, and is not kept
 	EndedKept    = "kept"    // a form was sent, and is kept as a draft
 )
+
+// Faults are what is wrong with a form, by the id of the field; what concerns the form
+// as a whole is under "form".
+type Faults map[string]string
+
+// fault is a line of the summary over a form.
+type fault struct {
+	Field string // the id of the element that the line leads to; empty: none
+	Label string
+	Text  string
+}
+
+// summary is every fault of a form in the order of its fields, given as id, label, id,
+// label, and so on.
+func (f Faults) summary(fields ...string) []fault {
+	var list []fault
+	if text := f["form"]; text != "" {
+		list = append(list, fault{Text: text})
+	}
+	for i := 0; i+1 < len(fields); i += 2 {
+		if text := f[fields[i]]; text != "" {
+			list = append(list, fault{Field: fields[i], Label: fields[i+1], Text: text})
+		}
+	}
+	return list
+}
+
+// faultSummary is Faults.summary for templates.
+func faultSummary(f Faults, fields ...string) []fault { return f.summary(fields...) }
+
+// firstFault is the field that has the focus when the form is shown again: the first
+// one with a fault. Empty: none.
+func firstFault(list []fault) string {
+	for _, f := range list {
+		if f.Field != "" {
+			return f.Field
+		}
+	}
+	return ""
+}
+
+// faultCount says how many lines the summary has, as its title.
+func faultCount(list []fault) string {
+	return "Nothing was saved: correct " + Plural(len(list), "fault", "faults")
+}

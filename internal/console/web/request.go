@@ -4,14 +4,23 @@
 package web
 
 import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"html/template"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/google/uuid"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
 // Request is a request with its session, and the writer of the response.
@@ -58,4 +67,147 @@ func (r *Request) Redirect(address string) error {
 // Warn writes a log line about the request.
 func (r *Request) Warn(message string, err error) {
 	r.site.Logger.WarnContext(r.Context(), message, "request_id", r.ID, "error", err)
+}
+
+// View is what every page is made from.
+type View struct {
+	Title   string
+	Section string // of the menu: overview, keys, webhooks, events, data, requests, anomalies, audit
+	Session *session.Session
+	Now     time.Time
+	Flash   string // what was done just now, in a sentence; empty: nothing
+	Wide    bool   // without the menu: signing in
+	Body    any
+
+	Framed         bool // in a frame of a product
+	AnomaliesWait  bool // anomalies that the session may see wait to be looked at
+	NeedsAttention bool // something on the overview does
+}
+
+// Show answers with a page. A page that renews a part of itself gets only that
+// part, which its file calls "live".
+func (r *Request) Show(page string, v View) error {
+	return r.ShowStatus(http.StatusOK, page, v)
+}
+
+// ShowStatus is Show with a status.
+func (r *Request) ShowStatus(status int, page string, v View) error {
+	t := r.site.pages[page]
+	if t == nil {
+		return fmt.Errorf("there is no page %q", page)
+	}
+	v.Session, v.Now, v.Flash, v.Framed = r.Session, r.Now, Flash(r.Query("did")), r.Framed()
+	part := "layout"
+	if r.Live() && t.Lookup("live") != nil {
+		part = "live"
+	} else if r.Session != nil && !v.Wide {
+		v.AnomaliesWait, v.NeedsAttention = r.marks()
+	}
+	return r.write(status, t, page, part, &v)
+}
+
+// marks are those in the menu. One is missing where it is not known: the page is about
+// something else.
+func (r *Request) marks() (anomaliesWait, needsAttention bool) {
+	anomaliesWait, err := r.site.AnomaliesWait(r.Context(), r.Session, r.Now)
+	if err != nil {
+		r.Warn("cannot look whether anomalies wait", err)
+	}
+	if needsAttention, err = r.site.NeedsAttention(r.Context(), r.Session, r.Now); err != nil {
+		r.Warn("cannot look whether something needs attention", err)
+	}
+	return anomaliesWait, needsAttention
+}
+
+// ShowPart answers with one part of a page's file.
+func (r *Request) ShowPart(page, part string, data any) error {
+	return r.write(http.StatusOK, r.site.pages[page], page, part, data)
+}
+
+func (r *Request) write(status int, t *template.Template, page, part string, data any) error {
+	var b bytes.Buffer
+	if err := t.ExecuteTemplate(&b, part, data); err != nil {
+		return fmt.Errorf("cannot make %s of the page %q: %w", part, page, err)
+	}
+	r.WriteHTML(status, b.Bytes())
+	return nil
+}
+
+// WriteHTML answers with a whole page.
+func (r *Request) WriteHTML(status int, page []byte) {
+	r.W.Header().Set("Content-Type", "text/html; charset=utf-8")
+	r.W.WriteHeader(status)
+	_, _ = r.W.Write(page) // an error means that the browser has gone away
+}
+
+// Access is what a route requires of a request.
+type Access int
+
+// What routes require.
+const (
+	Anyone   Access = iota // nothing
+	SignedIn               // a session
+	Admin                  // a session of an admin
+)
+
+// Route is an address of the console. The checks are derived from it, so that no
+// handler can forget one.
+type Route struct {
+	Method, Pattern string // of chi
+	Access          Access
+	Heavy           bool // it may read very many rows, so a workspace has few of them at a time
+	Handle          Handler
+}
+
+// Handler answers a request. What it returns as an error is shown as a page.
+type Handler func(*Request) error
+
+// ServeHTTP answers a request that Site.Begin has begun.
+func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	req := From(w, r)
+	if err := h(req); err != nil {
+		req.Fail(err)
+	}
+}
+
+type requestKey struct{}
+
+// Begin is the middleware that makes the Request and writes its log line.
+func (s *Site) Begin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		req := &Request{Now: s.Clock().UTC(), ID: "req_" + uuid.NewString(), site: s}
+		began := time.Now()
+		if s.Tracer != nil {
+			ctx, span := tracing.StartRequest(s.Tracer, r)
+			status := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+			w, r = status, r.WithContext(ctx)
+			defer func() {
+				tracing.EndRequest(span, r.Method, chi.RouteContext(ctx).RoutePattern(), cmp.Or(status.Status(), http.StatusOK))
+				span.End()
+			}()
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, req)))
+		level := slog.LevelDebug
+		if r.Method != http.MethodGet {
+			level = slog.LevelInfo
+		}
+		// The pattern, not the address: the address of a sign-in link is a secret.
+		attrs := []slog.Attr{
+			slog.String("route", r.Method+" "+chi.RouteContext(r.Context()).RoutePattern()), slog.String("request_id", req.ID),
+			slog.Duration("took", time.Since(began)),
+		}
+		if req.Session != nil {
+			attrs = append(attrs, slog.String("workspace", req.Session.WorkspaceID), slog.String("person", req.Session.Name), slog.String("subject", req.Session.Subject))
+		}
+		s.Logger.LogAttrs(r.Context(), level, "console", attrs...)
+	})
+}
+
+// From returns the Request that Begin made, with the writer and request that a
+// middleware or handler was called with. It panics where Begin does not come
+// first.
+func From(w http.ResponseWriter, r *http.Request) *Request {
+	req := r.Context().Value(requestKey{}).(*Request)
+	req.W, req.Request = w, r
+	return req
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/console/origin"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 )
 
@@ -34,7 +34,7 @@ func New(cfg Config) (*Maker, error) {
 	if cfg.Pool == nil {
 		return nil, errors.New("consolelink: Config needs a Pool")
 	}
-	at, err := origin.Parse(cfg.URL)
+	at, err := web.Parse(cfg.URL)
 	if err != nil {
 		return nil, fmt.Errorf("consolelink: the console's address is %q: %w", cfg.URL, err)
 	}

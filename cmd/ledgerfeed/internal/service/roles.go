@@ -27,7 +27,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/connlimit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
-	"github.com/ledgerfeed/ledgerfeed/internal/console/events"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/cosigning"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
@@ -380,7 +380,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	}
 	reader, err := readapi.NewReader(readapi.Config{
 		Copy: standbys, Pool: pool, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
-		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: events.BesideTimeout, WholeLists: files,
+		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: pages.BesideTimeout, WholeLists: files,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare what the console reads: %w", err)

@@ -1,0 +1,546 @@
+package pages
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
+
+// eventsPageSize is how many events a page lists.
+const eventsPageSize = 50
+
+// Events are the pages of events.
+type Events struct {
+	Pool      *pgxpool.Pool
+	Feed      *eventlog.Feed
+	Webhooks  *delivery.Store
+	Reader    *readapi.Reader  // what readers get
+	Replayer  *replay.Replayer // what entries changed
+	Anomalies *anomaly.Store
+	Retention time.Duration // how long events show
+
+	BesideTimeout time.Duration // how long the page of an event waits for the event's object
+}
+
+// Routes are the addresses of the pages.
+func (p *Events) Routes() []web.Route {
+	return []web.Route{
+		{Method: http.MethodGet, Pattern: "/events", Access: web.SignedIn, Heavy: true, Handle: p.listPage},
+		{Method: http.MethodGet, Pattern: "/events/{event}", Access: web.SignedIn, Heavy: true, Handle: p.eventPage},
+	}
+}
+
+// event is an event as the pages show it.
+type event struct {
+	ID        string    `json:"id"`
+	Type      string    `json:"type"`
+	CreatedAt time.Time `json:"created_at"`
+	Data      eventData `json:"data"`
+}
+
+type eventData struct {
+	ObjectType    string `json:"object_type"`
+	ObjectID      string `json:"object_id"`
+	InvoiceID     string `json:"invoice_id"`
+	InvoiceNumber string `json:"invoice_number"`
+	ClientID      string `json:"client_id"`
+	ContractorID  string `json:"contractor_id"`
+	Period        string `json:"period"`
+}
+
+func parse(text string) (*event, error) {
+	e := &event{}
+	if err := json.Unmarshal([]byte(text), e); err != nil {
+		return nil, fmt.Errorf("cannot read an event: %w", err)
+	}
+	return e, nil
+}
+
+// References are the ids that the event has besides its object's.
+func (e *event) References() []web.Pair {
+	var list []web.Pair
+	for _, r := range []web.Pair{
+		{Name: "invoice", Value: e.Data.InvoiceID}, {Name: "number", Value: e.Data.InvoiceNumber}, {Name: "client", Value: e.Data.ClientID},
+		{Name: "contractor", Value: e.Data.ContractorID}, {Name: "period", Value: e.Data.Period},
+	} {
+		if r.Value != "" && r.Value != e.Data.ObjectID {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// eventsListBody is what the list of events is made from.
+type eventsListBody struct {
+	List  []event
+	Type  string // the filters
+	Until string // a day: events up to its end, UTC
+	About string // an id or a number that was searched for
+	Types []string
+	First bool   // the first page: it renews itself
+	Here  string // this page's address with its filters
+	Days  int    // how long events show
+
+	LookedAtTo time.Time // older events were not looked at; zero: all were
+	web.Pager
+}
+
+// Filtered tells whether the list is filtered.
+func (b *eventsListBody) Filtered() bool { return b.Type != "" || b.Until != "" || b.About != "" }
+
+func (p *Events) listPage(r *web.Request) error {
+	body := &eventsListBody{Types: domain.PublicTypes(), First: r.Query("before") == "", Days: int(p.Retention / (24 * time.Hour))}
+	if body.About = r.Query("about"); domain.IsID(body.About) {
+		if _, err := p.find(r, body.About); err == nil {
+			return r.Redirect("/events/" + url.PathEscape(body.About))
+		} else if !errors.Is(err, web.ErrNotFound) {
+			return err
+		}
+	}
+	if t := r.Query("type"); slices.Contains(body.Types, t) {
+		body.Type = t
+	}
+	q := query{workspaceID: r.Session.WorkspaceID, typ: body.Type, oldest: r.Now.Add(-p.Retention), pay: r.Session.MaySeePay(), limit: eventsPageSize}
+	if day, err := time.Parse(time.DateOnly, r.Query("until")); err == nil {
+		body.Until, q.before = r.Query("until"), day.AddDate(0, 0, 1)
+	}
+	if before, err := strconv.ParseInt(r.Query("before"), 10, 64); err == nil {
+		q.beforePosition = before
+	}
+	if body.About != "" {
+		return p.searchPage(r, body, q)
+	}
+	var (
+		list []string
+		next int64
+	)
+	err := p.Reader.Beside(r.Context(), q.workspaceID, q.beforePosition-1, func(ctx context.Context, pool *pgxpool.Pool) (err error) {
+		list, next, err = find(ctx, pool, q)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, text := range list {
+		e, err := parse(text)
+		if err != nil {
+			return err
+		}
+		body.List = append(body.List, *e)
+	}
+	body.Here = web.Address("/events", "type", body.Type, "until", body.Until)
+	if !body.First {
+		body.Newest = body.Here
+	}
+	if next > 0 {
+		body.Older = web.Address("/events", "type", body.Type, "until", body.Until, "before", strconv.FormatInt(next, 10))
+	}
+	return r.Show("events", web.View{Title: "Events", Section: "events", Body: body})
+}
+
+// searchPage lists the events that name what was searched for. A page has those of one window
+// of the log.
+func (p *Events) searchPage(r *web.Request, b *eventsListBody, q query) error {
+	var found *eventlog.Found
+	err := p.Reader.Beside(r.Context(), q.workspaceID, q.beforePosition, func(ctx context.Context, pool *pgxpool.Pool) (err error) {
+		found, err = eventlog.NewFeed(pool).Search(ctx, eventlog.Search{
+			WorkspaceID: q.workspaceID, Text: b.About, Type: q.typ, Oldest: q.oldest, Before: q.before, From: q.beforePosition, NoPay: !q.pay,
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, hit := range found.Hits {
+		e, err := parse(hit.JSON)
+		if err != nil {
+			return err
+		}
+		b.List = append(b.List, *e)
+	}
+	address := func(before string) string {
+		return web.Address("/events", "type", b.Type, "until", b.Until, "about", b.About, "before", before)
+	}
+	b.Here, b.LookedAtTo = address(""), found.Until
+	if !b.First {
+		b.Newest = b.Here
+	}
+	if found.Next > 0 {
+		b.Older = address(strconv.FormatInt(found.Next, 10))
+	}
+	return r.Show("events", web.View{Title: "Events", Section: "events", Body: b})
+}
+
+// find returns the public form of an event. The error is web.ErrNotFound, or the
+// database's.
+func (p *Events) find(r *web.Request, id string) (string, error) {
+	if !domain.IsID(id) {
+		return "", web.ErrNotFound
+	}
+	text, _, ok, err := p.Feed.Event(r.Context(), r.Session.WorkspaceID, id, r.Now.Add(-p.Retention), r.Session.MaySeePay())
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return "", web.ErrNotFound
+	}
+	return text, nil
+}
+
+// eventBody is what the page of an event is made from.
+type eventBody struct {
+	Event      *event
+	Pretty     string
+	Imported   time.Time // when it was brought in from elsewhere; zero: it was published then
+	Deliveries []eventDelivery
+	Webhooks   int // of the workspace
+	Object     object
+	Change     change
+}
+
+// eventDelivery is the delivery of an event to a webhook.
+type eventDelivery struct {
+	Webhook  *delivery.Webhook
+	Delivery *delivery.FullDelivery
+}
+
+func (p *Events) eventPage(r *web.Request) error {
+	text, err := p.find(r, r.Path("event"))
+	if errors.Is(err, web.ErrNotFound) {
+		return p.whyNotFound(r, r.Path("event"))
+	}
+	if err != nil {
+		return err
+	}
+	body := &eventBody{Pretty: web.IndentJSON(text)}
+	if body.Event, err = parse(text); err != nil {
+		return err
+	}
+	entry, appendedAt, err := p.entry(r, body.Event.ID)
+	if err != nil {
+		return err
+	}
+	if appendedAt.Sub(entry.CreatedAt) > importedAfter {
+		body.Imported = appendedAt
+	}
+	wait := p.readBeside(r, body, entry)
+	defer wait()
+	list, err := p.Webhooks.List(r.Context(), r.Session.WorkspaceID)
+	if err != nil {
+		return err
+	}
+	body.Webhooks = len(list)
+	for i := range list {
+		d, err := p.Webhooks.Delivery(r.Context(), body.Event.ID+"_"+list[i].ID)
+		var unknown *delivery.UnknownDeliveryError
+		if errors.As(err, &unknown) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		body.Deliveries = append(body.Deliveries, eventDelivery{&list[i], d})
+	}
+	wait()
+	return r.Show("event", web.View{Title: body.Event.Type, Section: "events", Body: body})
+}
+
+// importedAfter is how much later than its publish time an entry has to be appended to
+// be called history. Producers may give a publish time of their own, and some take a
+// while to append.
+const importedAfter = time.Hour
+
+// entry reads the entry of an event that the session may see. The error is web.ErrNotFound, or the
+// database's.
+func (p *Events) entry(r *web.Request, id string) (e *domain.Entry, appendedAt time.Time, err error) {
+	var appended *time.Time
+	e = &domain.Entry{WorkspaceID: r.Session.WorkspaceID, ID: id}
+	err = eventlog.QueryRowInOrder(r.Context(), p.Pool, []any{&e.Position, &e.Type, &e.CreatedAt, &e.Data, &appended}, `
+		SELECT position, type, created_at, data::text, appended_at FROM event_log
+		 WHERE workspace_id = $1 AND id BETWEEN $2 AND $2 AND public_event IS NOT NULL AND ($3 OR NOT `+eventlog.NeedsPay("")+`)
+		 ORDER BY id`,
+		e.WorkspaceID, id, r.Session.MaySeePay())
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, appendedAt, web.ErrNotFound
+	}
+	if err != nil {
+		return nil, appendedAt, fmt.Errorf("cannot read an entry: %w", err)
+	}
+	e.CreatedAt = e.CreatedAt.UTC()
+	if appended != nil {
+		appendedAt = appended.UTC()
+	}
+	return e, appendedAt, nil
+}
+
+// whyNotFound is the error for the address of an event that does not show.
+func (p *Events) whyNotFound(r *web.Request, id string) error {
+	if !domain.IsID(id) {
+		return web.ErrNotFound
+	}
+	e, appendedAt, err := p.entry(r, id)
+	if err != nil {
+		return err
+	}
+	days := web.Plural(int(p.Retention/(24*time.Hour)), "day", "days")
+	published := e.CreatedAt.Format("2 January 2006")
+	switch {
+	case e.CreatedAt.After(r.Now.Add(-p.Retention)):
+		return &web.PageError{Status: http.StatusNotFound, Title: "Not there yet", Back: "/events",
+			Text: "This event shows once the data that it speaks of can be read. That takes a moment: load the page again."}
+	case appendedAt.Sub(e.CreatedAt) > importedAfter:
+		return &web.PageError{Status: http.StatusNotFound, Title: "Imported history", Back: "/events",
+			Text: fmt.Sprintf("This event is of %s and was brought in from elsewhere on %s. Events show for %s after their publish time, so it does not show. If it was older than that when it came, no webhook was told: history is not news. What it did to its object can be read through the API.",
+				published, appendedAt.Format("2 January 2006"), days)}
+	}
+	return &web.PageError{Status: http.StatusNotFound, Title: "Older than what is kept", Back: "/events",
+		Text: fmt.Sprintf("This event was published on %s. Events and their deliveries show for %s. Its object can still be read through the API.", published, days)}
+}
+
+// BesideTimeout is how long a page waits by default for what it shows beside its subject, such as
+// an event's object. The page comes without it then.
+const BesideTimeout = 500 * time.Millisecond
+
+// maxAnswer is how much of an answer the page shows, in bytes.
+const maxAnswer = 32 << 10
+
+// object is the answer that a reader gets for an event's object now.
+type object struct {
+	Path    string // of the request; empty: there is nothing to read
+	List    bool   // the path is a list, so it is not read
+	Answer  string // as JSON, laid out
+	Cut     bool   // there is more of it
+	Status  int    // 0: it could not be read in time
+	Removed string // what include=removed gives, as JSON; empty: the object was not removed
+}
+
+// readBeside begins to read what the page shows beside the event. The function that it
+// returns waits for that; it may be called again.
+func (p *Events) readBeside(r *web.Request, body *eventBody, entry *domain.Entry) (wait func()) {
+	ctx, cancel := context.WithTimeout(r.Context(), p.BesideTimeout)
+	var reading sync.WaitGroup
+	reading.Go(func() { body.Object = p.readObject(ctx, r, body.Event) })
+	reading.Go(func() { body.Change = p.readChange(ctx, r, entry, body.Event) })
+	return func() { reading.Wait(); cancel() }
+}
+
+func (p *Events) readObject(ctx context.Context, r *web.Request, e *event) object {
+	o := object{Path: strings.NewReplacer("{object_id}", e.Data.ObjectID, "{client_id}", e.Data.ClientID).Replace(route.ReadOf(e.Data.ObjectType))}
+	if o.List = strings.Contains(o.Path, "?"); o.List || o.Path == "" {
+		return o
+	}
+	read, err := p.Reader.Get(ctx, readapi.Ask{WorkspaceID: r.Session.WorkspaceID, Permissions: web.PermissionsOf(r.Session.MaySeePay()), Path: o.Path})
+	if err != nil {
+		r.Warn("cannot read the object of an event", err)
+		return o
+	}
+	if read.Status != http.StatusOK && read.Status != http.StatusNotFound {
+		return o
+	}
+	o.Status, o.Removed = read.Status, web.IndentJSON(string(read.Removed))
+	if o.Status == http.StatusOK {
+		o.Answer = web.IndentJSON(string(read.Body))
+	}
+	if o.Cut = len(o.Answer) > maxAnswer; o.Cut {
+		o.Answer = strings.ToValidUTF8(o.Answer[:maxAnswer], "")
+	}
+	return o
+}
+
+// query selects events, the newest first.
+type query struct {
+	workspaceID    string
+	typ            string    // empty: every
+	before         time.Time // published before; zero: all
+	beforePosition int64     // at lower positions; 0: all
+	oldest         time.Time // published since
+	pay            bool      // with those that need pay:read
+	limit          int
+}
+
+// find returns events in their public form, and the position before which the next
+// page starts; 0 on the last page. As in the feed, an event shows only when the
+// read models have its effect.
+func find(ctx context.Context, pool *pgxpool.Pool, q query) (list []string, next int64, err error) {
+	var before *time.Time
+	if !q.before.IsZero() {
+		before = &q.before
+	}
+	args := []any{q.workspaceID, q.oldest, before, q.beforePosition, q.limit + 1}
+	filter := ""
+	if q.typ != "" {
+		args = append(args, q.typ)
+		filter = ` AND e.type = $6`
+	}
+	if !q.pay {
+		filter += ` AND NOT ` + eventlog.NeedsPay("e")
+	}
+	rows, err := pool.Query(ctx, `
+		WITH page AS MATERIALIZED (
+			SELECT log_position_since($1, $2) AS first,
+			       least(c.position, coalesce(log_position_since($1, $3) - 1, c.position), CASE WHEN $4::bigint > 0 THEN $4 - 1 ELSE c.position END) AS last
+			  FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = '`+eventlog.ReadModels+`'
+		)
+		SELECT e.position, e.public_event FROM event_log e
+		 WHERE e.workspace_id = $1 AND e.public_event IS NOT NULL
+		   AND e.position >= (SELECT first FROM page) AND e.position <= (SELECT last FROM page)`+filter+`
+		 ORDER BY e.position DESC LIMIT $5`, args...)
+	if err != nil {
+		return nil, 0, fmt.Errorf("cannot read events: %w", err)
+	}
+	var (
+		position  int64
+		positions []int64
+		event     string
+	)
+	_, err = pgx.ForEachRow(rows, []any{&position, &event}, func() error {
+		list, positions = append(list, event), append(positions, position)
+		return nil
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("cannot read events: %w", err)
+	}
+	if len(list) > q.limit {
+		return list[:q.limit], positions[q.limit-1], nil
+	}
+	return list, 0, nil
+}
+
+// change is what an event changed.
+type change struct {
+	Position int64
+	Meaning  string   // what events of its type change
+	Reasons  []string // why it had no effect, or not all of it
+	Unread   bool     // the rest could not be read in time
+	Hidden   bool     // the rest is only for people who may see pay
+
+	Compared      bool // the fields are those of the object before and afterwards; otherwise what the entry gives
+	Made, Deleted bool // the object
+	Fields        []changedField
+	Others        string // the other rows that changed, such as "2 time entries and 1 charge"
+}
+
+// changedField is a field with its values in lines.
+type changedField struct {
+	Name          string
+	Before, After []string
+}
+
+// rowOf is the row that an event is about, as replay names it; empty: none.
+func rowOf(e *event) (resource, id string) {
+	switch e.Data.ObjectType {
+	case "invoice", "credit_note":
+		return "invoices", e.Data.ObjectID
+	case "payout":
+		return "payments", e.Data.ObjectID
+	case "time_entry":
+		return "time-entries", e.Data.ObjectID
+	case "charge":
+		return "charges", e.Data.ObjectID
+	case "credit":
+		return "credit", e.Data.ClientID
+	}
+	return "", ""
+}
+
+// readChange compares the rows before and after the event where the log up to it is
+// short, and says what its entry gives elsewhere.
+func (p *Events) readChange(ctx context.Context, r *web.Request, entry *domain.Entry, e *event) change {
+	c := change{Position: entry.Position, Meaning: web.Change(e.Type)}
+	given, payOnly := entry.Given()
+	if c.Hidden = payOnly && !r.Session.MaySeePay(); c.Hidden {
+		return c
+	}
+	reasons, err := p.Anomalies.At(ctx, anomaly.Filter{WorkspaceID: entry.WorkspaceID, All: true}, entry.Position)
+	if err != nil {
+		r.Warn("cannot read whether an event is an anomaly", err)
+		c.Unread = true
+		return c
+	}
+	for i := range reasons {
+		c.Reasons = append(c.Reasons, anomaly.Explain(reasons[i].Reason))
+	}
+	resource, id := rowOf(e)
+	effect, err := p.Replayer.EffectOf(ctx, replay.EffectRequest{WorkspaceID: entry.WorkspaceID, Position: entry.Position, Resource: resource, ID: id})
+	switch {
+	case err != nil:
+		r.Warn("cannot read what an event changed", err)
+		c.Unread = true
+	case effect == nil:
+		c.give(given, r.Session.MaySeePay())
+	default:
+		c.compare(effect, r.Session.MaySeePay())
+	}
+	return c
+}
+
+// repeated tells whether a field says nothing new: what the page shows anyway, and the
+// parts of a period, whose label is shown.
+func repeated(name string) bool {
+	switch name {
+	case "id", "client_id", "contractor_id", "updated_at", "period", "period_start", "period_end":
+		return true
+	}
+	return false
+}
+
+func (c *change) give(given []domain.GivenField, pay bool) {
+	for i := range given {
+		f := &given[i]
+		if i > 0 && (pay || f.Part == domain.Base) && (f.Name == "period" || !repeated(f.Name)) { // the first is the object's id
+			c.Fields = append(c.Fields, changedField{Name: web.Field(f.Name), After: web.Value(f.Name, f.JSON)})
+		}
+	}
+}
+
+func (c *change) compare(effect *replay.Effect, pay bool) {
+	c.Compared = true
+	var others []string
+	for _, o := range effect.Others {
+		if !pay {
+			o.Rows -= o.PayOnly
+		}
+		if o.Rows > 0 {
+			others = append(others, web.Rows(o.Resource, o.Rows))
+		}
+	}
+	if last := len(others) - 1; last > 0 {
+		others = append(others[:last-1], others[last-1]+" and "+others[last])
+	}
+	c.Others = strings.Join(others, ", ")
+	row := effect.Row
+	if row == nil {
+		return
+	}
+	if row.PayOnly && !pay {
+		c.Hidden = true
+		return
+	}
+	c.Made, c.Deleted = row.Made, row.Deleted
+	for _, f := range row.Fields {
+		empty := f.Before+f.After == "null" || f.Before+f.After == "false" || f.Before+f.After == "[]" // in a row that was made or deleted
+		if (pay || f.Part == domain.Base) && !empty && !repeated(f.Name) {
+			c.Fields = append(c.Fields, changedField{web.Field(f.Name), web.Value(f.Name, f.Before), web.Value(f.Name, f.After)})
+		}
+	}
+}

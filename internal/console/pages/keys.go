@@ -1,0 +1,532 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// Keys are the pages of API keys.
+type Keys struct {
+	Pool   *pgxpool.Pool
+	Store  *access.Store
+	Counts *rollup.Reader
+	APIURL string // for the example with a new key
+}
+
+// keyRow is a key as lists show it.
+type keyRow struct {
+	*access.Record
+	State access.State
+	Last  keysUse // the last request; empty: the request log has none
+	Usage usage   // in the chosen time
+}
+
+// matches tells whether a key's name has a text in it, or a prefix of its secrets begins
+// with it.
+func (k keyRow) matches(text string) bool {
+	return strings.Contains(strings.ToLower(k.Name), strings.ToLower(text)) || strings.HasPrefix(k.Prefix, text) ||
+		slices.ContainsFunc(k.Replaced, func(s access.ReplacedSecret) bool { return strings.HasPrefix(s.Prefix, text) })
+}
+
+// listBody is what the list of keys is made from.
+type listBody struct {
+	Live, Ended []keyRow
+	Full        bool // no further key can be created
+	Max         int
+	Any         bool   // there are keys, whether the search finds them or not
+	Search      string // in names and prefixes; empty: all keys
+	Chosen      web.Choice
+	Switch      []web.Link // to other times for the use of keys
+}
+
+func (p *Keys) listPage(r *web.Request) error {
+	records, err := p.Store.List(r.Context(), r.Session.WorkspaceID)
+	if err != nil {
+		return err
+	}
+	// The newest first.
+	slices.SortStableFunc(records, func(x, y *access.Record) int { return cmp.Compare(y.CreatedAt.UnixMicro(), x.CreatedAt.UnixMicro()) })
+	body := listBody{Max: access.MaxLiveKeys, Any: len(records) > 0, Search: strings.TrimSuffix(r.Query("search"), "…"), Full: full(records, r.Now), Chosen: web.Choose(r.Query("range"), usual)}
+	body.Switch = body.Chosen.Switch(func(name string) string { return web.Address("/keys", "search", body.Search, "range", name) })
+	var live []string
+	for _, k := range records {
+		row := keyRow{Record: k, State: k.State(r.Now)}
+		switch {
+		case !row.matches(body.Search):
+		case row.State == access.Live:
+			body.Live = append(body.Live, row)
+			live = append(live, k.ID)
+		default:
+			body.Ended = append(body.Ended, row)
+		}
+	}
+	uses, err := lastUses(r.Context(), p.Pool, r.Session.WorkspaceID, live)
+	if err != nil {
+		return err
+	}
+	counts, err := p.Counts.KeysByID(r.Context(), r.Session.WorkspaceID, rollup.Last(r.Now, body.Chosen.Width, body.Chosen.Spans), live...)
+	if err != nil {
+		return err
+	}
+	for i := range body.Live {
+		k := &body.Live[i]
+		k.Last, k.Usage = uses[k.ID], usage{counts[k.ID], k.RateLimit}
+	}
+	return r.Show("keys", web.View{Title: "API keys", Section: "keys", Body: body})
+}
+
+// full tells whether a workspace with these keys can have no further one.
+func full(records []*access.Record, now time.Time) bool {
+	live := 0
+	for _, k := range records {
+		if k.State(now) == access.Live {
+			live++
+		}
+	}
+	return live >= access.MaxLiveKeys
+}
+
+// permissionRow is a permission as the pages explain it.
+type permissionRow struct {
+	Name      access.Permission
+	Sensitive bool
+	Chosen    bool
+}
+
+func permissionRows(chosen access.Permissions) []permissionRow {
+	var rows []permissionRow
+	for _, p := range access.AllPermissions() {
+		rows = append(rows, permissionRow{p, web.Sensitive(p), chosen.Has(p)})
+	}
+	return rows
+}
+
+// keyBody is what the pages of one key are made from.
+type keyBody struct {
+	Key         keyRow
+	Today       int64 // requests since midnight, UTC
+	Permissions []permissionRow
+	Charts      *keysCharts // nil on other pages than the key's own
+	Callers     []caller    // nil on pages that do not show them
+	Name        string      // as the form to rename it has it
+	Fault       string
+}
+
+func (p *Keys) body(r *web.Request) (*keyBody, error) {
+	k, err := p.Store.Get(r.Context(), r.Session.WorkspaceID, r.Path("key"))
+	if err != nil {
+		return nil, err
+	}
+	today, err := p.Counts.KeysByID(r.Context(), r.Session.WorkspaceID, rollup.Last(r.Now, 24*time.Hour, 1), k.ID)
+	if err != nil {
+		return nil, err
+	}
+	return &keyBody{
+		Key: keyRow{Record: k, State: k.State(r.Now)}, Today: today[k.ID].Requests, Permissions: permissionRows(k.Permissions), Name: k.Name,
+	}, nil
+}
+
+// keyPage shows a key, with what it is used for.
+func (p *Keys) keyPage(r *web.Request) error {
+	body, err := p.body(r)
+	if err != nil {
+		return err
+	}
+	uses, err := lastUses(r.Context(), p.Pool, r.Session.WorkspaceID, []string{body.Key.ID})
+	if err != nil {
+		return err
+	}
+	body.Key.Last = uses[body.Key.ID]
+	if body.Callers, err = callersOf(r.Context(), p.Pool, r.Session.WorkspaceID, body.Key.ID); err != nil {
+		return err
+	}
+	if body.Charts, err = p.charts(r, body.Key.Record); err != nil {
+		return err
+	}
+	return showKey(r, http.StatusOK, "key", body)
+}
+
+// page shows one of the pages of one key.
+func (p *Keys) page(name string) web.Handler {
+	return func(r *web.Request) error {
+		body, err := p.body(r)
+		if err != nil {
+			return err
+		}
+		return showKey(r, http.StatusOK, name, body)
+	}
+}
+
+// revokePage asks whether to revoke a key, and tells who uses it.
+func (p *Keys) revokePage(r *web.Request) error {
+	body, err := p.body(r)
+	if err != nil {
+		return err
+	}
+	if body.Callers, err = callersOf(r.Context(), p.Pool, r.Session.WorkspaceID, body.Key.ID); err != nil {
+		return err
+	}
+	return showKey(r, http.StatusOK, "key-revoke", body)
+}
+
+func showKey(r *web.Request, status int, name string, body *keyBody) error {
+	return r.ShowStatus(status, name, web.View{Title: body.Key.Name, Section: "keys", Body: body})
+}
+
+const (
+	// callerRequests bounds the requests that are read to find who uses a key.
+	callerRequests = 500
+	// maxCallers bounds those that are shown.
+	maxCallers = 5
+)
+
+// caller is a program that uses a key, as far as its requests tell.
+type caller struct {
+	UserAgent string // empty: it names none
+	Address   string // empty: not kept
+	Requests  int64
+	Last      time.Time
+}
+
+// callersOf returns who sent the last requests of a key on the day (UTC) of its last use,
+// the latest first.
+func callersOf(ctx context.Context, pool *pgxpool.Pool, workspaceID, keyID string) ([]caller, error) {
+	rows, err := pool.Query(ctx, `
+		SELECT coalesce(r.user_agent, ''), coalesce(host(r.address), ''), count(*), max(r.at)
+		  FROM api_key_use u
+		 CROSS JOIN LATERAL (
+		       SELECT l.user_agent, l.address, l.at FROM request_log l
+		        WHERE `+onTheDay+` AND l.at >= u.last_used_at - interval '1 day'
+		        ORDER BY l.at DESC LIMIT $3) r
+		 WHERE u.workspace_id = $1 AND u.key_id = $2
+		 GROUP BY 1, 2 ORDER BY 4 DESC LIMIT $4`, workspaceID, keyID, callerRequests, maxCallers)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for the callers of a key: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[caller])
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for the callers of a key: %w", err)
+	}
+	return list, nil
+}
+
+// keysUse is the last request of a key that the request log still has.
+type keysUse struct{ Method, Route string }
+
+// onTheDay is true of a request l of a key on the day of its last use u. That moment, which
+// is known to the minute, says in which part of the log the day is, so that each key costs
+// one look into one index.
+const onTheDay = `l.slot = (floor(extract(epoch FROM u.last_used_at) / 86400)::bigint % 32)::smallint
+		          AND l.workspace_id = u.workspace_id AND l.key_id = u.key_id`
+
+// lastUses returns the last request of each of the keys, of those that the log still
+// has.
+func lastUses(ctx context.Context, pool *pgxpool.Pool, workspaceID string, keyIDs []string) (map[string]keysUse, error) {
+	rows, err := pool.Query(ctx, `
+		SELECT u.key_id, r.method, r.route
+		  FROM api_key_use u
+		 CROSS JOIN LATERAL (
+		       SELECT l.method, l.route FROM request_log l
+		        WHERE `+onTheDay+` AND l.at >= u.last_used_at - interval '1 minute'
+		        ORDER BY l.at DESC LIMIT 1) r
+		 WHERE u.workspace_id = $1 AND u.key_id = ANY ($2)`, workspaceID, keyIDs)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for the last requests of keys: %w", err)
+	}
+	var (
+		found = map[string]keysUse{}
+		id    string
+		last  keysUse
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &last.Method, &last.Route}, func() error {
+		found[id] = last
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for the last requests of keys: %w", err)
+	}
+	return found, nil
+}
+
+// usual is the time whose use the pages show unless another one is chosen.
+const usual = "day"
+
+// usage is how much of its limit a key used.
+type usage struct {
+	rollup.KeyUse
+	Limit int // requests a minute
+}
+
+// Share is how much of the limit the busiest minute used, in per cent.
+func (u usage) Share() int64 { return share(u.Peak, u.Limit) }
+
+// share is n of a limit in per cent, rounded down: 100 is all of it, and 0 is nothing.
+func share(n int64, limit int) int64 {
+	if n == 0 {
+		return 0
+	}
+	return max(n*100/int64(max(limit, 1)), 1)
+}
+
+// keysCharts show the use of a key in the chosen time.
+type keysCharts struct {
+	usage
+	Busiest  time.Time // start of the bar with the busiest minute
+	Switch   []web.Link
+	Requests *web.Chart
+	Shares   *web.Chart // of the limit, in the busiest minute of each bar
+}
+
+func (p *Keys) charts(r *web.Request, k *access.Record) (*keysCharts, error) {
+	chosen := web.Choose(r.Query("range"), usual)
+	in := rollup.Last(r.Now, chosen.Width, chosen.Spans)
+	spans, err := p.Counts.Key(r.Context(), r.Session.WorkspaceID, in, k.ID)
+	if err != nil {
+		return nil, err
+	}
+	series := []web.Series{{Name: "Answered", Look: web.Good}, {Name: "Over the limit (429)", Look: web.Bad}}
+	bars, shares := web.Empty(in.From, in.Width, in.Spans, len(series)), web.Empty(in.From, in.Width, in.Spans, 1)
+	c := &keysCharts{usage: usage{rollup.KeyUse{KeyID: k.ID}, k.RateLimit}}
+	c.Switch = chosen.Switch(func(name string) string { return web.Address("/keys/"+url.PathEscape(k.ID), "range", name) + "#use" })
+	for _, s := range spans {
+		bars[s.Span].Counts = []int64{s.Requests, s.RateLimited}
+		shares[s.Span].Counts = []int64{share(s.Peak, k.RateLimit)}
+		c.KeyUse.Requests += s.Requests
+		c.RateLimited += s.RateLimited
+		if s.Peak > c.Peak {
+			c.Peak, c.Busiest = s.Peak, bars[s.Span].At
+		}
+	}
+	days := in.Width > time.Hour
+	c.Requests = web.New("use", "Requests "+chosen.Title, "requests", bars, series).ByDay(days)
+	c.Shares = web.NewShares("shares", "Share of the limit in the busiest minute, "+chosen.Title, "requests", shares,
+		web.Series{Name: "Busiest minute (% of the limit)", Look: web.Wait}).ByDay(days)
+	return c, nil
+}
+
+// form is the form of a new key: as it was sent, and what is wrong with it.
+type form struct {
+	Name        string
+	Permissions []permissionRow
+	Expires     string // never, a number of days, or date
+	Date        string // the last day on which it works, when Expires is date
+	Faults      web.Faults
+	Restored    bool // it was sent after its session had ended
+}
+
+// fullText is the fault of a new key in a workspace that has as many as it may have.
+func fullText() string {
+	return "This workspace has " + web.Count(access.MaxLiveKeys) + " live keys, which is the most it may have. Revoke one first."
+}
+
+func showForm(r *web.Request, status int, f *form) error {
+	return r.ShowStatus(status, "key-new", web.View{Title: "New API key", Section: "keys", Body: f})
+}
+
+// readForm reads the form that was sent and returns the permissions that it
+// chooses.
+func readForm(r *web.Request) (f *form, chosen access.Permissions, err error) {
+	f = &form{Name: r.Field("name"), Expires: r.Field("expires"), Date: r.Field("date"), Faults: web.Faults{}}
+	chosen, err = access.ParsePermissions(r.PostForm["permission"])
+	var invalid *access.InvalidError
+	switch {
+	case errors.As(err, &invalid):
+		f.Faults["permissions"] = "Choose at least one permission."
+		chosen = access.PermissionsOf(named(r.PostForm["permission"])...)
+		if chosen.Has(access.MarginRead) {
+			// pay:read is ticked, but never granted without the person's consent.
+			chosen |= access.PermissionsOf(access.PayRead)
+			f.Faults["permissions"] = "margin:read needs pay:read, which is ticked now as well. Check it and create the key again."
+		}
+	case err != nil:
+		return nil, 0, err
+	}
+	f.Permissions = permissionRows(chosen)
+	return f, chosen, nil
+}
+
+func named(names []string) []access.Permission {
+	list := make([]access.Permission, len(names))
+	for i, n := range names {
+		list[i] = access.Permission(n)
+	}
+	return list
+}
+
+// expiry reads when the key ends: after some days, or at the end of a day.
+func (f *form) expiry(now time.Time) time.Time {
+	switch f.Expires {
+	case "never":
+		return time.Time{}
+	case "date":
+		day, err := time.Parse(time.DateOnly, f.Date)
+		if err != nil || !day.AddDate(0, 0, 1).After(now) {
+			f.Faults["expires"] = "Choose a day that is not in the past."
+			return time.Time{}
+		}
+		return day.AddDate(0, 0, 1)
+	}
+	days, err := strconv.Atoi(f.Expires)
+	if err != nil || days < 1 || days > 3650 {
+		f.Faults["expires"] = "Choose when the key expires."
+		return time.Time{}
+	}
+	return now.AddDate(0, 0, days)
+}
+
+// addFaults adds what the store finds wrong with the input. It returns false for
+// other errors.
+func (f *form) addFaults(err error) bool {
+	var tooMany *access.TooManyKeysError
+	if errors.As(err, &tooMany) {
+		f.Faults["form"] = fullText()
+		return true
+	}
+	found := false
+	for _, one := range web.Joined(err) {
+		var invalid *access.InvalidError
+		if !errors.As(one, &invalid) {
+			continue
+		}
+		found = true
+		field := map[string]string{"name": "name", "scopes": "permissions", "expires": "expires"}[invalid.Field]
+		if field == "" {
+			field = "form"
+		}
+		f.Faults[field] = "It " + invalid.Problem + "."
+	}
+	return found
+}
+
+// secretBody is what the one page that shows a key's secret is made from.
+type secretBody struct {
+	Key     *access.Record
+	Secret  string
+	URL     string
+	Rotated bool
+	OldEnds time.Time // when the secret before ends; zero: it has ended
+}
+
+func (p *Keys) showSecret(r *web.Request, body secretBody) error {
+	body.URL = p.APIURL
+	return r.Show("key-shown", web.View{Title: "Your new API key", Section: "keys", Body: body})
+}
+
+func (p *Keys) newPage(r *web.Request) error {
+	records, err := p.Store.List(r.Context(), r.Session.WorkspaceID)
+	if err != nil {
+		return err
+	}
+	if full(records, r.Now) {
+		return &web.PageError{Status: http.StatusConflict, Title: "No further key", Text: fullText(), Back: "/keys"}
+	}
+	if r.RestoreDraft() {
+		f, _, err := readForm(r)
+		if err != nil {
+			return err
+		}
+		f.Faults, f.Restored = nil, true
+		return showForm(r, http.StatusOK, f)
+	}
+	return showForm(r, http.StatusOK, &form{Permissions: permissionRows(0), Expires: "365"})
+}
+
+func (p *Keys) create(r *web.Request) error {
+	f, chosen, err := readForm(r)
+	if err != nil {
+		return err
+	}
+	expires := f.expiry(r.Now)
+	f.addFaults(access.CheckName(f.Name)) // the store is not asked while anything else is wrong
+	if len(f.Faults) > 0 {
+		return showForm(r, http.StatusUnprocessableEntity, f)
+	}
+	k, secret, err := p.Store.Create(r.Context(), access.NewKey{
+		WorkspaceID: r.Session.WorkspaceID, Name: f.Name, Permissions: chosen, ExpiresAt: expires,
+	})
+	if f.addFaults(err) {
+		return showForm(r, http.StatusUnprocessableEntity, f)
+	}
+	if err != nil {
+		return err
+	}
+	return p.showSecret(r, secretBody{Key: k, Secret: secret.Reveal()})
+}
+
+func (p *Keys) rotate(r *web.Request) error {
+	hours, err := strconv.Atoi(r.Field("overlap"))
+	if err != nil || hours < 0 || hours > int(access.MaxOverlap/time.Hour) {
+		body, err := p.body(r)
+		if err != nil {
+			return err
+		}
+		body.Fault = "Choose 0 to 24 hours."
+		return showKey(r, http.StatusUnprocessableEntity, "key-rotate", body)
+	}
+	overlap := time.Duration(hours) * time.Hour
+	k, secret, err := p.Store.Rotate(r.Context(), r.Session.WorkspaceID, r.Path("key"), overlap)
+	if err != nil {
+		return err
+	}
+	body := secretBody{Key: k, Secret: secret.Reveal(), Rotated: true}
+	if overlap > 0 && len(k.Replaced) > 0 {
+		body.OldEnds = k.Replaced[0].EndsAt
+	}
+	return p.showSecret(r, body)
+}
+
+func (p *Keys) rename(r *web.Request) error {
+	name := r.Field("name")
+	_, err := p.Store.Rename(r.Context(), r.Session.WorkspaceID, r.Path("key"), name)
+	var invalid *access.InvalidError
+	if errors.As(err, &invalid) {
+		body, err := p.body(r)
+		if err != nil {
+			return err
+		}
+		body.Name, body.Fault = name, "It "+invalid.Problem+"."
+		return showKey(r, http.StatusUnprocessableEntity, "key-rename", body)
+	}
+	if err != nil {
+		return err
+	}
+	return r.Redirect("/keys/" + url.PathEscape(r.Path("key")) + "?did=key-renamed")
+}
+
+func (p *Keys) revoke(r *web.Request) error {
+	if _, err := p.Store.Revoke(r.Context(), r.Session.WorkspaceID, r.Path("key")); err != nil {
+		return err
+	}
+	return r.Redirect("/keys?did=key-revoked")
+}
+
+// Routes are the addresses of the pages.
+func (p *Keys) Routes() []web.Route {
+	return []web.Route{
+		{Method: http.MethodGet, Pattern: "/keys", Access: web.SignedIn, Handle: p.listPage},
+		{Method: http.MethodGet, Pattern: "/keys/new", Access: web.Admin, Handle: p.newPage},
+		{Method: http.MethodPost, Pattern: "/keys", Access: web.Admin, Handle: p.create},
+		{Method: http.MethodGet, Pattern: "/keys/{key}", Access: web.SignedIn, Handle: p.keyPage},
+		{Method: http.MethodGet, Pattern: "/keys/{key}/rename", Access: web.Admin, Handle: p.page("key-rename")},
+		{Method: http.MethodPost, Pattern: "/keys/{key}/rename", Access: web.Admin, Handle: p.rename},
+		{Method: http.MethodGet, Pattern: "/keys/{key}/rotate", Access: web.Admin, Handle: p.page("key-rotate")},
+		{Method: http.MethodPost, Pattern: "/keys/{key}/rotate", Access: web.Admin, Handle: p.rotate},
+		{Method: http.MethodGet, Pattern: "/keys/{key}/revoke", Access: web.Admin, Handle: p.revokePage},
+		{Method: http.MethodPost, Pattern: "/keys/{key}/revoke", Access: web.Admin, Handle: p.revoke},
+	}
+}

@@ -1,0 +1,376 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// Overview is the first page of the console: what needs attention, what happened today, and charts
+// of the last hour up to the last 30 days.
+type Overview struct {
+	Pool     *pgxpool.Pool
+	Webhooks *delivery.Store
+	Keys     *access.Store
+	Counts   *rollup.Reader
+
+	Workspaces *eventlog.Workspaces
+	Mail       bool // the service sends mail
+
+	// BesideTimeout bounds the look for what needs attention: every page shows a mark, and
+	// is about something else.
+	BesideTimeout time.Duration
+}
+
+// Routes are the addresses of the page.
+func (p *Overview) Routes() []web.Route {
+	return []web.Route{{Method: http.MethodGet, Pattern: "/", Access: web.SignedIn, Handle: p.page}}
+}
+
+// body is what the page is made from.
+type body struct {
+	*state
+	*charts
+	Switch []web.Link // to the other times that the charts can show
+}
+
+func (p *Overview) page(r *web.Request) error {
+	chosen := web.Choose(r.Query("range"), "day")
+	b := &body{Switch: chosen.Switch(func(name string) string { return "/?range=" + name + "#charts" })}
+	var err error
+	if b.state, err = p.state(r); err != nil {
+		return err
+	}
+	if b.charts, err = p.charts(r, chosen, b.Webhooks); err != nil {
+		return err
+	}
+	return r.Show("overview", web.View{Title: "Overview", Section: "overview", Body: b})
+}
+
+const (
+	// soon is how long before its end a key is shown as about to expire.
+	soon = 14 * 24 * time.Hour
+	// mostKeys bounds the keys that are listed as about to expire, and those whose use
+	// is shown.
+	mostKeys = 10
+	// late is how far the data may be behind without being worth a word.
+	late = time.Minute
+)
+
+// state is what a workspace looks like now.
+type state struct {
+	Webhooks    []delivery.Webhook
+	On          int
+	Failing     int
+	Paused      int
+	Off         int
+	Mail        bool                         // the service sends mail
+	Told        int                          // mail addresses that are told about webhooks
+	Backlogs    map[string]*delivery.Backlog // of those that are paused, by id
+	Expiring    []expiringKey
+	Requests    int64 // since midnight, UTC
+	Errors      int64 // of them, with a status of 400 or above
+	Refused     int64
+	Events      int64
+	Behind      int64 // entries that the data does not have yet
+	Waiting     time.Duration
+	Quarantined bool // the data stopped before an entry that fails
+}
+
+// Troubled are the webhooks that are failing, paused or off.
+func (s *state) Troubled() (list []delivery.Webhook) {
+	for i := range s.Webhooks {
+		if w := &s.Webhooks[i]; !w.On() || w.Paused() || !w.FailingSince.IsZero() {
+			list = append(list, *w)
+		}
+	}
+	return list
+}
+
+// Late tells whether the data is further behind than it usually is.
+func (s *state) Late() bool { return s.Waiting >= late }
+
+// expiringKey is a key that is about to expire.
+type expiringKey struct {
+	ID, Name  string
+	ExpiresAt time.Time
+}
+
+func (p *Overview) state(r *web.Request) (*state, error) {
+	ctx, workspaceID := r.Context(), r.Session.WorkspaceID
+	s := &state{Mail: p.Mail, Backlogs: map[string]*delivery.Backlog{}}
+	workspace, err := p.Workspaces.Get(ctx, workspaceID)
+	if err != nil {
+		return nil, err
+	}
+	if workspace.NotifyEmail != "" {
+		s.Told = strings.Count(workspace.NotifyEmail, ",") + 1
+	}
+	if s.Webhooks, err = p.Webhooks.List(ctx, workspaceID); err != nil {
+		return nil, err
+	}
+	for i := range s.Webhooks {
+		switch w := &s.Webhooks[i]; {
+		case !w.On():
+			s.Off++
+		case w.Paused():
+			s.Paused++
+			if s.Backlogs[w.ID], err = w.Backlog(ctx, p.Webhooks); err != nil {
+				return nil, err
+			}
+		case !w.FailingSince.IsZero():
+			s.Failing++
+		default:
+			s.On++
+		}
+	}
+	if s.Expiring, err = p.expiring(ctx, workspaceID, r.Now); err != nil {
+		return nil, err
+	}
+	if err := p.countToday(ctx, workspaceID, r.Now, s); err != nil {
+		return nil, err
+	}
+	progress, err := eventlog.ReadProgress(ctx, p.Pool, eventlog.ReadModels, workspaceID)
+	if err != nil {
+		return nil, err
+	}
+	for i := range progress {
+		s.Behind, s.Waiting, s.Quarantined = progress[i].Head-progress[i].Position, progress[i].Waiting, progress[i].Quarantined
+	}
+	return s, nil
+}
+
+func (p *Overview) countToday(ctx context.Context, workspaceID string, now time.Time, s *state) error {
+	today := rollup.Last(now, 24*time.Hour, 1)
+	requests, err := p.Counts.Requests(ctx, workspaceID, today)
+	if err != nil {
+		return err
+	}
+	for _, c := range requests {
+		switch c.Kind {
+		case rollup.KindRefused:
+			s.Refused += c.N
+			continue
+		case rollup.KindClientError, rollup.KindServerError:
+			s.Errors += c.N
+		}
+		s.Requests += c.N
+	}
+	events, err := p.Counts.Events(ctx, workspaceID, today)
+	if err != nil {
+		return err
+	}
+	for _, c := range events {
+		s.Events += c.N
+	}
+	return nil
+}
+
+// expiring returns the keys that expire soon, the first to do so first.
+func (p *Overview) expiring(ctx context.Context, workspaceID string, now time.Time) ([]expiringKey, error) {
+	rows, err := p.Pool.Query(ctx, `
+		SELECT key_id, name, expires_at FROM api_key
+		 WHERE workspace_id = $1 AND revoked_at IS NULL AND expires_at > $2 AND expires_at <= $3 ORDER BY expires_at, key_id LIMIT $4`,
+		workspaceID, now, now.Add(soon), mostKeys)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for keys that expire: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[expiringKey])
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for keys that expire: %w", err)
+	}
+	return list, nil
+}
+
+// NeedsAttention tells whether a webhook is failing, paused or off, a key expires soon, or the
+// data stopped before an entry that fails. It reads a few rows, for the menu of every page.
+func (p *Overview) NeedsAttention(ctx context.Context, s *session.Session, now time.Time) (needed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.BesideTimeout)
+	defer cancel()
+	err = p.Pool.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM webhook WHERE workspace_id = $1 AND (state <> 'on' OR failing_since IS NOT NULL))
+		    OR EXISTS (SELECT FROM api_key WHERE workspace_id = $1 AND revoked_at IS NULL AND expires_at > $2 AND expires_at <= $3)
+		    OR EXISTS (SELECT FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $4 AND quarantined)`,
+		s.WorkspaceID, now, now.Add(soon), eventlog.ReadModels).Scan(&needed)
+	if err != nil {
+		return false, fmt.Errorf("cannot look what needs attention: %w", err)
+	}
+	return needed, nil
+}
+
+// charts are the drawings of a range, and what is listed beside them.
+type charts struct {
+	RequestChart *web.Chart
+	APIChart     *web.Chart
+	AttemptChart *web.Chart
+	AnswerChart  *web.Chart
+	EventChart   *web.Chart
+	CauseChart   *web.Chart
+	APITimes     []times // by kind of request
+	AnswerTimes  []times // by webhook
+	Uses         []use
+}
+
+// times are within how many milliseconds half and 95 % of something ended.
+type times struct {
+	Name       string
+	Half, Most int64
+}
+
+// use is what a key did.
+type use struct {
+	rollup.KeyUse
+	Name  string
+	Limit int // requests a minute
+}
+
+func (p *Overview) charts(r *web.Request, c web.Choice, webhooks []delivery.Webhook) (*charts, error) {
+	ctx, workspaceID, in := r.Context(), r.Session.WorkspaceID, rollup.Last(r.Now, c.Width, c.Spans)
+	requests, err := p.Counts.Requests(ctx, workspaceID, in)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := p.Counts.Attempts(ctx, workspaceID, in)
+	if err != nil {
+		return nil, err
+	}
+	events, err := p.Counts.Events(ctx, workspaceID, in)
+	if err != nil {
+		return nil, err
+	}
+	api, err := p.Counts.RequestLatency(ctx, workspaceID, in)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := p.Counts.AnswerLatency(ctx, workspaceID, in)
+	if err != nil {
+		return nil, err
+	}
+	drawn := &charts{
+		RequestChart: counted("requests", "Requests "+c.Title, "requests", in, requests, web.RequestSeries(), web.OfKind),
+		AttemptChart: counted("attempts", "Delivery attempts "+c.Title, "attempts", in, attempts, attemptSeries(), attemptKind),
+		EventChart:   counted("events", "Events "+c.Title, "events", in, events, []web.Series{{Name: "Events", One: "event", Look: web.Good}}, func(string) int { return 0 }),
+		APIChart:     timed("api-time", "API response time "+c.Title, "requests", in, api),
+		AnswerChart:  timed("answer-time", "Receiver response time "+c.Title, "attempts", in, answers),
+		CauseChart:   causes("Failed attempts "+c.Title, in, attempts),
+		APITimes:     timesOf(api, requestKinds()),
+		AnswerTimes:  timesOf(answers, webhookKinds(webhooks)),
+	}
+	drawn.Uses, err = p.uses(r, in)
+	return drawn, err
+}
+
+func attemptSeries() []web.Series {
+	return []web.Series{{Name: "Succeeded", Look: web.Good}, {Name: "Failed", Look: web.Bad}}
+}
+
+func attemptKind(kind string) int {
+	if kind == string(attempt.OutcomeSuccess) {
+		return 0
+	}
+	return 1
+}
+
+// counted draws counts, each in the series of its kind.
+func counted(id, title, unit string, in rollup.Range, counts []rollup.Count, series []web.Series, of func(kind string) int) *web.Chart {
+	bars := web.Empty(in.From, in.Width, in.Spans, len(series))
+	for _, c := range counts {
+		bars[c.Span].Counts[of(c.Kind)] += c.N
+	}
+	return web.New(id, title, unit, bars, series).ByDay(in.Width > time.Hour)
+}
+
+// timed draws within how long half and 95 % of something ended.
+func timed(id, title, unit string, in rollup.Range, l *rollup.Latencies) *web.Chart {
+	bars := web.Empty(in.From, in.Width, in.Spans, 2)
+	for i := range l.Spans {
+		bars[i].Counts[0], bars[i].Counts[1] = quantiles(&l.Spans[i])
+	}
+	half, most := quantiles(&l.All)
+	return web.NewTimes(id, title, unit, bars, half, most).ByDay(in.Width > time.Hour)
+}
+
+// quantiles returns within how many milliseconds half and 95 % ended, rounded up.
+func quantiles(l *rollup.Latency) (half, most int64) {
+	up := func(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+	return up(l.Quantile(0.5)), up(l.Quantile(0.95))
+}
+
+// causes draws why attempts failed. Causes without an attempt have no series.
+func causes(title string, in rollup.Range, attempts []rollup.Count) *web.Chart {
+	looks := map[attempt.Outcome]web.Look{
+		attempt.OutcomeAnswered: web.Bad, attempt.OutcomeTimeout: web.Wait, attempt.OutcomeUnreachable: web.Quiet,
+		attempt.OutcomeTLS: web.Cross, attempt.OutcomeBlocked: web.Back, attempt.OutcomeBroken: web.Grey,
+	}
+	var series []web.Series
+	of := map[string]int{}
+	for _, o := range attempt.Outcomes() {
+		if looks[o] != "" && slices.ContainsFunc(attempts, func(c rollup.Count) bool { return c.Kind == string(o) }) {
+			of[string(o)] = len(series)
+			series = append(series, web.Series{Name: web.Outcome(o), Look: looks[o]})
+		}
+	}
+	failed := slices.DeleteFunc(slices.Clone(attempts), func(c rollup.Count) bool { _, known := of[c.Kind]; return !known })
+	return counted("causes", title, "failed attempts", in, failed, series, func(kind string) int { return of[kind] })
+}
+
+// requestKinds are the kinds of requests that times are told for, with their names.
+func requestKinds() []web.Pair {
+	return []web.Pair{{Name: rollup.RouteList, Value: "Lists"}, {Name: rollup.RouteObject, Value: "One object"}, {Name: rollup.RouteEvents, Value: "Events"}, {Name: rollup.RouteOther, Value: "Other"}}
+}
+
+func webhookKinds(webhooks []delivery.Webhook) (kinds []web.Pair) {
+	for i := range webhooks {
+		kinds = append(kinds, web.Pair{Name: webhooks[i].ID, Value: webhooks[i].Label()})
+	}
+	return kinds
+}
+
+// timesOf are the times of kinds, where there are more than one that have any.
+func timesOf(l *rollup.Latencies, kinds []web.Pair) (list []times) {
+	for _, k := range kinds {
+		if of := l.Kinds[k.Name]; of != nil {
+			half, most := quantiles(of)
+			list = append(list, times{k.Value, half, most})
+		}
+	}
+	if len(list) < 2 {
+		return nil
+	}
+	return list
+}
+
+// uses are the keys that were used, with their names and limits.
+func (p *Overview) uses(r *web.Request, in rollup.Range) ([]use, error) {
+	used, err := p.Counts.Keys(r.Context(), r.Session.WorkspaceID, in, mostKeys)
+	if err != nil || len(used) == 0 {
+		return nil, err
+	}
+	records, err := p.Keys.List(r.Context(), r.Session.WorkspaceID)
+	if err != nil {
+		return nil, err
+	}
+	var list []use
+	for _, u := range used {
+		for _, k := range records {
+			if k.ID == u.KeyID {
+				list = append(list, use{u, k.Name, k.RateLimit})
+			}
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,949 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
+
+// requestsPageSize is how many requests a page lists.
+const requestsPageSize = 50
+
+// requestsUsual is the time that the chart shows unless another one is chosen.
+const requestsUsual = "hour"
+
+// Requests are the pages of the request log. They also count requests for other pages.
+type Requests struct {
+	Pool      *pgxpool.Pool
+	Keys      *access.Store
+	Rollups   *rollup.Reader
+	Retention time.Duration // how long the log is kept
+	APIURL    string        // for "Copy as curl"
+}
+
+// Routes are the addresses of the pages.
+func (p *Requests) Routes() []web.Route {
+	return []web.Route{
+		{Method: http.MethodGet, Pattern: "/requests", Access: web.SignedIn, Heavy: true, Handle: p.listPage},
+		{Method: http.MethodGet, Pattern: "/requests/{record}", Access: web.SignedIn, Handle: p.requestPage},
+	}
+}
+
+// requestsListBody is what the list of requests is made from.
+type requestsListBody struct {
+	List     []row
+	Chart    *drawing   // nil: the filter's time is too long ago
+	Bound    int64      // of what a chart counts row by row
+	Switch   []web.Link // to the other times that the chart can show
+	Chosen   web.Choice
+	Refused  []refusal
+	Filter   filter
+	Find     string     // what was searched for, as it was typed
+	Fault    string     // what is wrong with the filter; empty: nothing
+	Classes  []web.Pair // to choose from, and statuses
+	Statuses []web.Pair
+	Keys     []web.Pair // id and name
+	End      *position  // where the search gave up; nil: it did not
+	Scanned  int64      // after how many requests
+	web.Pager
+}
+
+// Filtered tells whether the list is filtered.
+func (b *requestsListBody) Filtered() bool { return !b.Filter.isZero() }
+
+// Key and Status are filters.
+func (b *requestsListBody) Key() string    { return b.Filter.key }
+func (b *requestsListBody) Status() string { return b.Filter.status }
+
+// From and To are the fields for the time.
+func (b *requestsListBody) From() web.Moment {
+	return web.Moment{Name: "From", Field: "from", At: b.Filter.from}
+}
+func (b *requestsListBody) To() web.Moment {
+	return web.Moment{Name: "To", Field: "to", At: b.Filter.to}
+}
+
+// Ranged tells whether the filter has a time of its own.
+func (b *requestsListBody) Ranged() bool { return b.Filter.ranged() }
+
+// address is that of a page with the same filters and chart.
+func (b *requestsListBody) address(cursor string) string {
+	return b.rangeAddress(b.Chosen.Name, cursor)
+}
+
+func (b *requestsListBody) rangeAddress(span, cursor string) string {
+	if span == requestsUsual {
+		span = ""
+	}
+	f := &b.Filter
+	return web.Address("/requests", "find", b.Find, "key", f.key, "status", f.status, "from", b.From().UTC(), "to", b.To().UTC(), "range", span, "cursor", cursor)
+}
+
+func (p *Requests) listPage(r *web.Request) error {
+	body := &requestsListBody{Chosen: web.Choose(r.Query("range"), requestsUsual), Scanned: maxScan, Bound: maxCounted}
+	ctx := r.Context()
+	var err error
+	if body.Keys, err = p.keyNames(ctx, r.Session.WorkspaceID); err != nil {
+		return err
+	}
+	body.read(r)
+	q := &requestsQuery{workspaceID: r.Session.WorkspaceID, filter: body.Filter, since: r.Now.Add(-p.Retention), now: r.Now, start: newest(), limit: requestsPageSize}
+	if cursor := r.Query("cursor"); cursor != "" {
+		start, err := web.ParseCursor[position](cursor)
+		if err != nil {
+			return err
+		}
+		q.start = *start
+	}
+	body.Switch = body.Chosen.Switch(func(name string) string { return body.rangeAddress(name, "") })
+	if body.Fault == "" {
+		if err := p.fill(ctx, body, q); err != nil {
+			return err
+		}
+	}
+	return r.Show("requests", web.View{Title: "Request log", Section: "requests", Body: body})
+}
+
+// read reads the filters from the address.
+func (b *requestsListBody) read(r *web.Request) {
+	f := &b.Filter
+	if key := r.Query("key"); nameOf(key, b.Keys) != "" {
+		f.key = key
+	}
+	b.Classes, b.Statuses = statusChoices()
+	if s := r.Query("status"); isStatus(s) {
+		f.status = s
+		if nameOf(s, b.Classes) == "" && nameOf(s, b.Statuses) == "" {
+			b.Statuses = append(b.Statuses, web.Pair{Name: s, Value: s})
+		}
+	}
+	b.Find = r.Query("find")
+	f.search(b.Find)
+	for _, m := range []struct {
+		name string
+		t    *time.Time
+	}{{"from", &f.from}, {"to", &f.to}} {
+		text := r.Query(m.name)
+		if text == "" {
+			continue
+		}
+		var ok bool
+		if *m.t, ok = web.ParseMoment(text); !ok {
+			b.Fault = "Enter a date and a time."
+		}
+	}
+	switch {
+	case !f.to.IsZero() && !f.from.Before(f.to):
+		b.Fault = "The end has to be after the beginning."
+	case f.from.After(r.Now):
+		b.Fault = "The beginning is in the future."
+	}
+}
+
+// fill looks for the requests, and draws the chart.
+func (p *Requests) fill(ctx context.Context, body *requestsListBody, q *requestsQuery) error {
+	f, err := requestsFind(ctx, p.Pool, q)
+	if err != nil {
+		return err
+	}
+	if q.start.Newer && !f.more && f.end == nil { // there is nothing newer than this page, so that it is the first one
+		q.start = newest()
+		if f, err = requestsFind(ctx, p.Pool, q); err != nil {
+			return err
+		}
+	}
+	body.List, body.End = f.list, f.end
+	for i := range body.List {
+		body.List[i].KeyName = nameOf(body.List[i].KeyID, body.Keys)
+	}
+	body.setLinks(q, f)
+	if s, ok := spanOf(&q.filter, body.Chosen, q.since, q.now); ok {
+		if body.Chart, err = p.draw(ctx, q, s); err != nil {
+			return err
+		}
+	}
+	if !q.ranged() && !q.searched() && q.status == "" {
+		body.Refused, err = refusals(ctx, p.Pool, q.workspaceID, q.key, q.now.Add(-24*time.Hour))
+	}
+	return err
+}
+
+// setLinks sets the addresses of the pages around this one.
+func (b *requestsListBody) setLinks(q *requestsQuery, f *found) {
+	older, newer := f.more, q.start.ID != uuid.Nil
+	if q.start.Newer {
+		older, newer = true, f.more
+	}
+	if q.start.ID != uuid.Nil {
+		b.Newest = b.address("")
+	}
+	if n := len(f.list); n > 0 {
+		if older {
+			b.Older = b.address(f.list[n-1].Cursor())
+		}
+		if newer {
+			first := position{f.list[0].At, f.list[0].RecordID, true}
+			b.Newer = b.address(web.FormatCursor(first))
+		}
+	}
+	if f.end != nil {
+		if next := b.address(web.FormatCursor(f.end)); f.end.Newer {
+			b.Newer = next
+		} else {
+			b.Older = next
+		}
+	}
+}
+
+// keyNames returns the ids and names of the workspace's keys.
+func (p *Requests) keyNames(ctx context.Context, workspaceID string) (list []web.Pair, err error) {
+	records, err := p.Keys.List(ctx, workspaceID)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range records {
+		list = append(list, web.Pair{Name: k.ID, Value: k.Name})
+	}
+	return list, nil
+}
+
+// nameOf finds what a list has for an id; empty: nothing.
+func nameOf(id string, list []web.Pair) string {
+	if i := slices.IndexFunc(list, func(p web.Pair) bool { return p.Name == id }); i >= 0 {
+		return list[i].Value
+	}
+	return ""
+}
+
+// requestBody is what the page of one request is made from.
+type requestBody struct {
+	*row
+	Curl string // a line that makes it again; empty: the path is not known
+}
+
+func (p *Requests) requestPage(r *web.Request) error {
+	at, err := web.ParseCursor[position](r.Path("record"))
+	if err != nil {
+		return web.ErrNotFound
+	}
+	found, err := findOne(r.Context(), p.Pool, r.Session.WorkspaceID, *at)
+	if err != nil {
+		return err
+	}
+	keys, err := p.keyNames(r.Context(), r.Session.WorkspaceID)
+	if err != nil {
+		return err
+	}
+	found.KeyName = nameOf(found.KeyID, keys)
+	body := &requestBody{row: found, Curl: curl(p.APIURL, found)}
+	return r.Show("request", web.View{Title: "Request", Section: "requests", Body: body})
+}
+
+// row is a request of the request log.
+type row struct {
+	At       time.Time
+	RecordID uuid.UUID
+	ID       string // of X-Request-Id
+	KeyID    string
+	Prefix   string
+	Method   string
+	Route    string // the pattern; empty: an unknown path
+	Status   int
+	Micros   int64
+	Bytes    int64
+	Rows     int64
+	KeyName  string // empty for a key that is not known any more
+
+	// Empty for requests that an earlier version has recorded.
+	Path    string // percent-encoded; empty where it is the route
+	Address string // of the caller
+	Agent   string // the header User-Agent
+	Problem *requestlog.Problem
+}
+
+// Target is the path as far as it is known: for requests of earlier versions the route.
+func (r *row) Target() string { return cmp.Or(r.Path, r.Route) }
+
+// Why tells in some words what an error was about; empty where the status says it.
+func (r *row) Why() string {
+	switch {
+	case r.Problem == nil:
+		return ""
+	case r.Problem.Permission != "":
+		return "lacks " + r.Problem.Permission
+	case len(r.Problem.Errors) == 1:
+		return r.Problem.Errors[0].Field + " " + r.Problem.Errors[0].Message
+	}
+	names := make([]string, len(r.Problem.Errors))
+	for i, e := range r.Problem.Errors {
+		names[i] = e.Field
+	}
+	return strings.Join(names, ", ")
+}
+
+// Cursor names the request in addresses.
+func (r *row) Cursor() string { return web.FormatCursor(position{At: r.At, ID: r.RecordID}) }
+
+// Millis is how long the request took.
+func (r *row) Millis() float64 { return float64(r.Micros) / 1000 }
+
+// Look is the badge of its status.
+func (r *row) Look() string {
+	switch {
+	case r.Status >= 500:
+		return "bad"
+	case r.Status >= 400:
+		return "warn"
+	}
+	return "good"
+}
+
+// filter is what requests are searched by. Empty parts select every request.
+type filter struct {
+	key      string    // its id
+	status   string    // a status, or the first digit: 2 is with 3
+	from, to time.Time // a time from, and before to
+
+	// One of what was typed into the search.
+	requestID string
+	path      string // percent-encoded
+	route     string // the pattern
+}
+
+// isZero tells whether it selects every request.
+func (f *filter) isZero() bool { return *f == filter{} }
+
+// ranged tells whether it has a time of its own.
+func (f *filter) ranged() bool { return !f.from.IsZero() || !f.to.IsZero() }
+
+// searched tells whether it looks for an id, a path or a route. Refused requests have
+// none, because they are only counted.
+func (f *filter) searched() bool { return f.requestID != "" || f.path != "" || f.route != "" }
+
+// driver is the filter for which an index is used.
+type driver int
+
+const (
+	byTime driver = iota // none
+	byRequestID
+	byPath
+	byError
+	byKey
+)
+
+// driving chooses the filter that leaves the fewest requests.
+func (f *filter) driving() driver {
+	from, _, ok := f.statuses()
+	switch {
+	case f.requestID != "":
+		return byRequestID
+	case f.path != "":
+		return byPath
+	case ok && from >= 400:
+		return byError
+	case f.key != "":
+		return byKey
+	}
+	return byTime
+}
+
+// statuses are those from the first to before the second; false: all.
+func (f *filter) statuses() (from, to int, ok bool) {
+	n, err := strconv.Atoi(f.status)
+	switch {
+	case err != nil:
+		return 0, 0, false
+	case n == 2:
+		return 200, 400, true
+	case n < 10:
+		return n * 100, n*100 + 100, true
+	}
+	return n, n + 1, true
+}
+
+// meets tells whether a status is one of the filter's.
+func (f *filter) meets(status int) bool {
+	from, to, ok := f.statuses()
+	return !ok || from <= status && status < to
+}
+
+// search sets what was typed: the id of a request, a path, an address of the API, or a
+// route such as /v1/invoices/{id}.
+func (f *filter) search(text string) {
+	switch {
+	case text == "":
+		return
+	case !strings.Contains(text, "/"):
+		f.requestID = text
+		return
+	case strings.HasSuffix(text, "…"): // a path that is too long to be kept in full
+		f.path = text
+		return
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		f.path = text
+		return
+	}
+	if !strings.HasPrefix(u.Path, "/") {
+		u.Path, u.RawPath = "/"+u.Path, ""
+	}
+	if slices.ContainsFunc(route.Table(), func(r route.Route) bool { return r.Path == u.Path }) {
+		f.route = u.Path
+		return
+	}
+	f.path = u.EscapedPath()
+}
+
+// isStatus tells whether a text is a status or the first digit of one.
+func isStatus(text string) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && (n == 2 || n == 4 || n == 5 || 200 <= n && n < 600)
+}
+
+// statusChoices are the answers to choose from: classes, and the statuses that accepted
+// requests get.
+func statusChoices() (classes, statuses []web.Pair) {
+	return []web.Pair{
+			{Name: "2", Value: "Succeeded (2xx, 3xx)"}, {Name: "4", Value: "Client errors (4xx)"}, {Name: "5", Value: "Server errors (5xx)"},
+		}, []web.Pair{
+			{Name: "200", Value: "200 OK"}, {Name: "204", Value: "204 No content"}, {Name: "304", Value: "304 Not modified"},
+			{Name: "400", Value: "400 Wrong request"}, {Name: "403", Value: "403 Missing permission"}, {Name: "404", Value: "404 Not found"},
+			{Name: "499", Value: "499 Caller had gone"}, {Name: "500", Value: "500 Internal error"}, {Name: "503", Value: "503 Unavailable"},
+		}
+}
+
+// position is where a page of the log ended, and what names one request.
+type position struct {
+	At    time.Time `json:"a"`
+	ID    uuid.UUID `json:"i"`
+	Newer bool      `json:"n,omitempty"` // the page is that of newer requests than this
+}
+
+// newest is the position before the first page: after every request.
+func newest() position { return position{At: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} }
+
+// maxScan is how many requests are looked at for one page at most. What an index finds
+// is less; for the rest the page says how far it looked.
+const maxScan = 10_000
+
+// requestsQuery selects requests, the newest first.
+type requestsQuery struct {
+	workspaceID string
+	filter
+	since time.Time // when the oldest request that is kept was made
+	now   time.Time
+	start position // the page is of older requests than this, or of newer ones
+	limit int
+}
+
+// found is a page of requests.
+type found struct {
+	list []row
+	more bool      // there are more in the direction of the query
+	end  *position // where the search gave up after maxScan requests; nil: it did not
+}
+
+// planned has each statement planned for its arguments: for others, another index is the
+// right one. A plan for all arguments would be kept after some executions.
+const planned = pgx.QueryExecModeCacheDescribe
+
+const (
+	columns = `at, record_id, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, path, address, user_agent, problem`
+	// shown are the columns as scan reads them.
+	shown = `at, record_id, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count,
+	coalesce(path, ''), coalesce(host(address), ''), coalesce(user_agent, ''), problem`
+)
+
+func scan(collectable pgx.CollectableRow) (row, error) {
+	var r row
+	err := collectable.Scan(&r.At, &r.RecordID, &r.ID, &r.KeyID, &r.Prefix, &r.Method, &r.Route, &r.Status, &r.Micros, &r.Bytes, &r.Rows,
+		&r.Path, &r.Address, &r.Agent, &r.Problem)
+	r.At = r.At.UTC()
+	return r, err
+}
+
+// statement is what finds a page, with its arguments. Narrowed tells that it does not
+// list every request that it looks at.
+func (q *requestsQuery) statement() (sql string, args []any, narrowed bool) {
+	b := q.builder()
+	inner := b.scanned(columns, q.start, maxScan)
+	rest := b.rest()
+	return fmt.Sprintf("SELECT %s FROM (%s) r WHERE %s%s LIMIT %d", shown, inner, rest, q.start.order(), q.limit+1), b.args, rest != all
+}
+
+// requestsFind returns a page of requests.
+func requestsFind(ctx context.Context, pool *pgxpool.Pool, q *requestsQuery) (*found, error) {
+	sql, args, narrowed := q.statement()
+	rows, err := pool.Query(ctx, sql, slices.Concat([]any{planned}, args)...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read requests: %w", err)
+	}
+	f := &found{}
+	if f.list, err = pgx.CollectRows(rows, scan); err != nil {
+		return nil, fmt.Errorf("cannot read requests: %w", err)
+	}
+	if len(f.list) > q.limit {
+		f.list, f.more = f.list[:q.limit], true
+	} else if narrowed {
+		if f.end, err = findEnd(ctx, pool, q); err != nil {
+			return nil, err
+		}
+	}
+	if q.start.Newer {
+		slices.Reverse(f.list)
+	}
+	return f, nil
+}
+
+// findEnd returns the last of maxScan requests; nil: there are fewer.
+func findEnd(ctx context.Context, pool *pgxpool.Pool, q *requestsQuery) (*position, error) {
+	b := q.builder()
+	p := position{Newer: q.start.Newer}
+	reverse := position{Newer: !q.start.Newer}
+	inner := b.scanned("at, record_id", q.start, maxScan)
+	var n int
+	err := pool.QueryRow(ctx, `SELECT at, record_id, count(*) OVER () FROM (`+inner+`) r`+reverse.order()+` LIMIT 1`, slices.Concat([]any{planned}, b.args)...).Scan(&p.At, &p.ID, &n)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && n < maxScan {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read how far requests were searched: %w", err)
+	}
+	return &p, nil
+}
+
+// order lists from the position on.
+func (p position) order() string {
+	if p.Newer {
+		return " ORDER BY at, record_id"
+	}
+	return " ORDER BY at DESC, record_id DESC"
+}
+
+// builder makes the statements of a query.
+type builder struct {
+	q    *requestsQuery
+	args []any
+}
+
+func (q *requestsQuery) builder() *builder { return &builder{q: q} }
+
+func (b *builder) arg(value any) string {
+	b.args = append(b.args, value)
+	return fmt.Sprintf("$%d", len(b.args))
+}
+
+// scanned is the statement of the requests that are looked at, at most limit: those of the
+// time that are met by the one filter for which there is an index. rest has the others.
+func (b *builder) scanned(columns string, start position, limit int) string {
+	q := b.q
+	until := q.now.Add(time.Hour) // the clocks of other processes
+	if !q.to.IsZero() && q.to.Before(until) {
+		until = q.to
+	}
+	since := q.since
+	if q.from.After(since) {
+		since = q.from
+	}
+	var sql strings.Builder
+	fmt.Fprintf(&sql, "SELECT %s FROM request_log WHERE workspace_id = %s AND at >= %s AND at < %s", columns, b.arg(q.workspaceID), b.arg(since), b.arg(until))
+	// Not as a parameter, because only then partitions without such requests are left out.
+	switch slots := requestlog.Slots(since, until); {
+	case len(slots) == 0: // the time ended before the oldest request that is kept
+		sql.WriteString(" AND false")
+	case len(slots) < requestlog.Partitions:
+		fmt.Fprintf(&sql, " AND slot IN (%s)", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(slots)), ","), "[]"))
+	}
+	operator := "<"
+	if start.Newer {
+		operator = ">"
+	}
+	fmt.Fprintf(&sql, " AND (at, record_id) %s (%s, %s)", operator, b.arg(start.At), b.arg(start.ID))
+	switch q.driving() {
+	case byRequestID:
+		sql.WriteString(" AND request_id = " + b.arg(q.requestID))
+	case byPath:
+		sql.WriteString(" AND path = " + b.arg(q.path))
+	case byError:
+		sql.WriteString(" AND status >= 400")
+	case byKey:
+		sql.WriteString(" AND key_id = " + b.arg(q.key))
+	case byTime:
+	}
+	fmt.Fprintf(&sql, "%s LIMIT %d", start.order(), limit)
+	return sql.String()
+}
+
+// all is what rest returns where there is no further filter.
+const all = "true"
+
+// rest is the condition of the filters that scanned leaves out.
+func (b *builder) rest() string {
+	q, by := b.q, b.q.driving()
+	parts := []string{}
+	if q.key != "" && by != byKey {
+		parts = append(parts, "key_id = "+b.arg(q.key))
+	}
+	if q.route != "" {
+		parts = append(parts, "route = "+b.arg(q.route))
+	}
+	// The error index holds what it says; the exact status is still to be compared.
+	if from, to, ok := q.statuses(); ok {
+		parts = append(parts, "status >= "+b.arg(from)+" AND status < "+b.arg(to))
+	}
+	if len(parts) == 0 {
+		return all
+	}
+	return strings.Join(parts, " AND ")
+}
+
+// findOne returns one request. The error is web.ErrNotFound, or the database's.
+func findOne(ctx context.Context, pool *pgxpool.Pool, workspaceID string, p position) (*row, error) {
+	rows, err := pool.Query(ctx, `
+		SELECT `+shown+` FROM request_log WHERE workspace_id = $1 AND at = $2 AND record_id = $3 AND slot = ANY ($4)`,
+		workspaceID, p.At, p.ID, requestlog.Slots(p.At, p.At))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a request: %w", err)
+	}
+	r, err := pgx.CollectOneRow(rows, scan)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, web.ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a request: %w", err)
+	}
+	return &r, nil
+}
+
+// refusal is how many requests were refused for a reason.
+type refusal struct {
+	Reason string
+	Count  int64
+}
+
+// Label describes the reason.
+func (r refusal) Label() string {
+	switch r.Reason {
+	case "rate_limit":
+		return "Over the key's limit (429)"
+	case "revoked":
+		return "With a revoked key (401)"
+	case "expired":
+		return "With an expired key (401)"
+	case "rotated":
+		return "With a secret that was rotated (401)"
+	case "slow_down":
+		return "Too many refused keys from one address (429)"
+	case "key_in_url":
+		return "With the key in the address (400)"
+	case "method":
+		return "With a method other than GET (405)"
+	}
+	return r.Reason
+}
+
+// refusedStatuses are the statuses of refused requests.
+func refusedStatuses() []int { return []int{400, 401, 405, 429, 431} }
+
+// statusOf is the status that requests get which are refused for a reason.
+func statusOf(reason string) int {
+	switch reason {
+	case "rate_limit", "slow_down":
+		return 429
+	case "key_in_url", "not_http":
+		return 400
+	case "method":
+		return 405
+	case "headers":
+		return 431
+	}
+	return 401 // a key that is not valid
+}
+
+// refusals counts the refused requests since a moment by reason, those of a key or all.
+func refusals(ctx context.Context, pool *pgxpool.Pool, workspaceID, keyID string, since time.Time) ([]refusal, error) {
+	rows, err := pool.Query(ctx, `
+		SELECT reason, sum(refused)::bigint FROM request_refused
+		 WHERE workspace_id = $1 AND minute > $2 AND ($3 = '' OR key_id = $3) GROUP BY reason ORDER BY 2 DESC, reason`, workspaceID, since, keyID)
+	if err != nil {
+		return nil, fmt.Errorf("cannot count refused requests: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[refusal])
+	if err != nil {
+		return nil, fmt.Errorf("cannot count refused requests: %w", err)
+	}
+	return list, nil
+}
+
+// curl is a line for a shell that makes a request again, with a placeholder for the
+// key; empty where the path is not known in full. Query parameters are not in it, because
+// they are not kept.
+func curl(apiURL string, r *row) string {
+	path := r.Target()
+	if path == "" || strings.Contains(path, "{") || strings.HasSuffix(path, "…") {
+		return ""
+	}
+	flags := "-i"
+	switch r.Method {
+	case http.MethodGet:
+	case http.MethodHead:
+		flags = "-I"
+	case http.MethodOptions:
+		flags = "-i -X OPTIONS"
+	default:
+		return ""
+	}
+	// The path is the caller's. It is percent-encoded, but neither what ends a quotation of
+	// the shell nor what curl reads as a pattern.
+	path = strings.NewReplacer("'", "%27", "[", "%5B", "]", "%5D").Replace(path)
+	return "curl " + flags + " '" + strings.TrimSuffix(apiURL, "/") + path + "' -H 'Authorization: Bearer <API_KEY>'"
+}
+
+// maxCounted is how many rows are counted for a chart at most, the newest ones. It does
+// not bound what comes from counts by interval.
+const maxCounted = 50_000
+
+// lateness is how long a request may take to be counted by interval.
+const lateness = time.Minute
+
+// span is the time that a chart is drawn for, in whole bars.
+type span struct {
+	rollup.Range
+	title string
+	wider bool // the bars begin or end outside of the filter's time
+}
+
+// spanOf is the time of the filter, or else the chosen one. It is false for a filter whose
+// time is before that of the oldest request.
+func spanOf(f *filter, chosen web.Choice, since, now time.Time) (s span, ok bool) {
+	if !f.ranged() {
+		return span{rollup.Last(now, chosen.Width, chosen.Spans), "Requests " + chosen.Title, false}, true
+	}
+	from, to := since.UTC(), now.UTC()
+	if f.from.After(from) {
+		from = f.from.UTC()
+	}
+	if !f.to.IsZero() && f.to.Before(to) {
+		to = f.to.UTC()
+	}
+	if !from.Before(to) {
+		return s, false
+	}
+	width, by := 6*time.Hour, "by 6 hours"
+	for _, finer := range []struct {
+		width, most time.Duration
+		by          string
+	}{{time.Hour, 120 * time.Hour, byHour}, {5 * time.Minute, 10 * time.Hour, "by 5 minutes"}, {time.Minute, 2 * time.Hour, "by minute"}} {
+		if to.Sub(from) <= finer.most {
+			width, by = finer.width, finer.by
+		}
+	}
+	return spanFrom(f, from, to, width, by), true
+}
+
+const byHour = "by hour"
+
+// spanFrom is the time of a filter, in bars of a width.
+func spanFrom(f *filter, from, to time.Time, width time.Duration, by string) span {
+	s := span{title: "Requests in the chosen time, " + by}
+	s.From, s.Width = from.Truncate(width), width
+	s.Spans = int((to.Sub(s.From) + width - 1) / width)
+	s.wider = s.From.Before(f.from) || !f.to.IsZero() && s.End().After(f.to)
+	return s
+}
+
+func (s *span) bars() []web.Bar {
+	return web.Empty(s.From, s.Width, s.Spans, len(web.RequestSeries()))
+}
+
+// drawing is a chart, and what it leaves out.
+type drawing struct {
+	*web.Chart
+	Counted bool      // row by row, and not from counts by interval
+	Since   time.Time // requests before it are missing; zero: none are
+	Wider   bool      // the bars begin or end outside of the filter's time
+}
+
+// draw draws the requests that meet a query.
+func (p *Requests) draw(ctx context.Context, q *requestsQuery, s span) (*drawing, error) {
+	bars := s.bars()
+	d := &drawing{Counted: !q.rolledUp() || !s.Kept(q.now), Wider: s.wider}
+	var err error
+	if d.Counted {
+		d.Since, err = p.addCounted(ctx, q, s, bars)
+	} else {
+		d.Since, err = p.addRollups(ctx, q, s, bars)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if d.Counted && !d.Since.IsZero() && q.rolledUp() {
+		// Of so many requests, the hours tell more than some of the minutes.
+		if hours := spanFrom(&q.filter, s.From, s.End(), time.Hour, byHour); hours.Kept(q.now) {
+			return p.draw(ctx, q, hours)
+		}
+	}
+	title := s.title
+	if q.key != "" || q.status != "" || q.searched() {
+		title += ", as filtered"
+	}
+	list := web.RequestSeries()
+	for i := len(list) - 1; i >= 0; i-- {
+		if q.draws(i) {
+			continue
+		}
+		list = slices.Delete(list, i, i+1)
+		for k := range bars {
+			bars[k].Counts = slices.Delete(bars[k].Counts, i, i+1)
+		}
+	}
+	d.Chart = web.New("requests", title, "requests", bars, list).ByDay(s.Width > time.Hour)
+	return d, nil
+}
+
+// draws tells whether requests of a series can meet the filter.
+func (f *filter) draws(series int) bool {
+	switch series {
+	case web.Refused:
+		return !f.searched() && slices.ContainsFunc(refusedStatuses(), f.meets)
+	case web.ClientError, web.ServerError:
+		first := map[int]string{web.ClientError: rollup.KindClientError, web.ServerError: rollup.KindServerError}[series]
+		return f.status == "" || strings.HasPrefix(f.status, first)
+	}
+	return f.status == "" || f.status[0] == '2' || f.status[0] == '3'
+}
+
+// rolledUp tells whether there are counts by interval of what meets the filter.
+func (f *filter) rolledUp() bool {
+	return !f.searched() && len(f.status) < 2 // of a key, of a class of answers
+}
+
+// addRollups adds requests from counts by interval, those of all series: a class of answers
+// is a series. Since is when requests began to be counted, where there are older ones.
+func (p *Requests) addRollups(ctx context.Context, q *requestsQuery, s span, bars []web.Bar) (since time.Time, err error) {
+	if q.key != "" {
+		spans, err := p.Rollups.Key(ctx, q.workspaceID, s.Range, q.key)
+		if err != nil {
+			return since, err
+		}
+		for _, k := range spans {
+			bars[k.Span].Counts = []int64{k.Requests - k.ClientErrors - k.ServerErrors, k.ClientErrors, k.ServerErrors, k.RateLimited + k.Refused}
+		}
+	} else {
+		counts, err := p.Rollups.Requests(ctx, q.workspaceID, s.Range)
+		if err != nil {
+			return since, err
+		}
+		for _, c := range counts {
+			bars[c.Span].Counts[web.OfKind(c.Kind)] += c.N
+		}
+	}
+	return p.uncounted(ctx, q, s)
+}
+
+// uncounted returns when requests began to be counted by interval; zero where there are no
+// older ones in the time of the chart.
+func (p *Requests) uncounted(ctx context.Context, q *requestsQuery, s span) (since time.Time, err error) {
+	if since, err = p.Rollups.RequestsSince(ctx, q.workspaceID); err != nil {
+		return since, err
+	}
+	if since.IsZero() {
+		since = q.now.Add(-lateness)
+	}
+	if !since.After(s.From) {
+		return time.Time{}, nil
+	}
+	var missing bool
+	err = p.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM request_log WHERE workspace_id = $1 AND at >= $2 AND at < $3)`, q.workspaceID, s.From, since).Scan(&missing)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("cannot look for requests that are not counted: %w", err)
+	}
+	if !missing {
+		return time.Time{}, nil
+	}
+	return since, nil
+}
+
+// addCounted adds requests that it counts, the newest maxCounted, and refused ones, which
+// are kept by the minute. Since is where it stopped.
+func (p *Requests) addCounted(ctx context.Context, q *requestsQuery, s span, bars []web.Bar) (since time.Time, err error) {
+	all := *q
+	all.since, all.from, all.to, all.start = s.From, s.From, s.End(), newest()
+	b := all.builder()
+	inner := b.scanned("at, status, key_id, route", all.start, maxCounted)
+	rest := b.rest()
+	since, err = addRows(ctx, p, s, bars, fmt.Sprintf(`
+		SELECT date_bin(make_interval(secs => %d), at, 'epoch'), (status / 100)::text, count(*) FILTER (WHERE %s), count(*), min(at)
+		  FROM (%s) r GROUP BY 1, 2`, int(s.Width.Seconds()), rest, inner), b.args, web.OfKind)
+	if err != nil || q.searched() {
+		return since, err
+	}
+	older, err := addRows(ctx, p, s, bars, `
+		SELECT date_bin($4, minute, 'epoch'), reason, coalesce(sum(refused) FILTER (WHERE $5 = '' OR key_id = $5), 0)::bigint, count(*), min(minute)
+		  FROM (SELECT minute, reason, refused, key_id FROM request_refused
+		         WHERE workspace_id = $1 AND minute >= $2 AND minute < $3
+		         ORDER BY minute DESC LIMIT $6) r
+		 GROUP BY 1, 2`, []any{q.workspaceID, s.From, s.End(), s.Width, q.key, maxCounted}, func(reason string) int {
+		if q.meets(statusOf(reason)) {
+			return web.Refused
+		}
+		return none
+	})
+	if older.After(since) {
+		since = older
+	}
+	return since, err
+}
+
+// none is the series of what is not drawn.
+const none = -1
+
+// addRows adds the counts of a statement, which returns for each bar and kind how many meet
+// the filter, how many rows were looked at, and the oldest of them. Since is the oldest row,
+// where there were maxCounted; otherwise zero.
+func addRows(ctx context.Context, p *Requests, s span, bars []web.Bar, sql string, args []any, seriesOf func(kind string) int) (since time.Time, err error) {
+	rows, err := p.Pool.Query(ctx, sql, slices.Concat([]any{planned}, args)...)
+	if err != nil {
+		return since, fmt.Errorf("cannot count requests: %w", err)
+	}
+	var (
+		at, first       time.Time
+		kind            string
+		n, looked, read int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&at, &kind, &n, &looked, &first}, func() error {
+		if in := seriesOf(kind); in != none {
+			web.Add(bars, at, s.Width, in, n)
+		}
+		if read == 0 || first.Before(since) {
+			since = first
+		}
+		read += looked
+		return nil
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("cannot count requests: %w", err)
+	}
+	if read < maxCounted {
+		since = time.Time{}
+	}
+	return since, nil
+}

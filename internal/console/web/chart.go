@@ -1,0 +1,366 @@
+// This file draws stacked bars as SVG. The console's template "chart" writes
+// out what a Chart holds.
+
+package web
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
+)
+
+// Look is how a series is drawn: by colour and by pattern, so that either is
+// enough.
+type Look string
+
+// The looks.
+const (
+	Good  Look = "good"  // solid
+	Wait  Look = "wait"  // dots
+	Bad   Look = "bad"   // stripes
+	Quiet Look = "quiet" // outline
+	Cross Look = "cross" // a grid
+	Back  Look = "back"  // stripes the other way
+	Grey  Look = "grey"  // solid
+)
+
+// Patterned tells whether it is drawn with a pattern, which each chart defines.
+func (l Look) Patterned() bool { return l == Wait || l == Bad || l == Cross || l == Back }
+
+// Series is what the n-th count of each bar means.
+type Series struct {
+	Name string
+	One  string // the name of a single one, where it is another word
+	Look Look
+}
+
+// The size of a drawing. The width is that of the page, so horizontal lengths are
+// in per cent of it. Vertical lengths are in pixels, so that the drawing and its
+// text are as high on a telephone.
+const (
+	width  = 100.0
+	height = 150.0 // as .plot in the stylesheet
+	bottom = 20.0  // space for the times
+	top    = 8.0   // space above the highest bar
+)
+
+// Chart is a drawing, with what the template writes out.
+type Chart struct {
+	ID      string
+	Title   string
+	Summary string // the totals in a sentence
+	Unit    string
+	Height  float64
+	Series  []legend
+	Lines   []line
+	Ticks   []tick
+	Bars    []drawnBar
+	Rows    []Bar // those with counts, for the table
+	Empty   bool
+	Days    bool // the ticks are days
+}
+
+type legend struct {
+	Series
+	Total int64
+}
+
+// line is a line of the scale.
+type line struct {
+	Y     float64
+	Value int64
+}
+
+// tick is a time under the bars.
+type tick struct {
+	X  float64
+	At time.Time
+}
+
+// drawnBar is one bar, as boxes from the bottom up.
+type drawnBar struct {
+	At      time.Time
+	X, W    float64
+	Boxes   []box
+	Reading string // the counts in words, shown on hover
+}
+
+type box struct {
+	Y, H float64
+	Look Look
+}
+
+// New draws bars, at least one, each with a count for each series.
+func New(id, title, unit string, bars []Bar, series []Series) *Chart {
+	c := &Chart{ID: id, Title: title, Unit: unit, Height: height}
+	var highest, all int64
+	totals := make([]int64, len(series))
+	for i := range bars {
+		var sum int64
+		for k, n := range bars[i].Counts {
+			totals[k] += n
+			sum += n
+		}
+		highest = max(highest, sum)
+		all += sum
+		if sum > 0 {
+			c.Rows = append(c.Rows, bars[i])
+		}
+	}
+	var parts []string
+	for k, s := range series {
+		c.Series = append(c.Series, legend{s, totals[k]})
+		parts = append(parts, s.counted(totals[k]))
+	}
+	c.Empty = all == 0
+	c.Summary = title + ": " + strings.Join(parts, ", ") + "."
+	highestLine := niceCeiling(highest)
+	floor := height - bottom
+	scale := (floor - top) / float64(highestLine)
+	for _, part := range []int64{0, highestLine / 2, highestLine} {
+		if n := len(c.Lines); n == 0 || c.Lines[n-1].Value != part {
+			c.Lines = append(c.Lines, line{round(floor - float64(part)*scale), part})
+		}
+	}
+	step := width / float64(len(bars))
+	gap := math.Min(0.4, step*0.25)
+	for i := range bars {
+		c.addBar(&bars[i], float64(i)*step+gap/2, step-gap, floor, scale, series)
+	}
+	for i := 0; i < len(bars); i += max(1, len(bars)/6) {
+		c.Ticks = append(c.Ticks, tick{round(float64(i) * step), bars[i].At})
+	}
+	return c
+}
+
+// counted is a count of the series in words.
+func (s *Series) counted(n int64) string {
+	many := strings.ToLower(s.Name)
+	return Plural(n, cmp.Or(s.One, many), many)
+}
+
+// Uses tells whether a series has a look.
+func (c *Chart) Uses(look Look) bool {
+	return slices.ContainsFunc(c.Series, func(s legend) bool { return s.Look == look })
+}
+
+func (c *Chart) addBar(b *Bar, x, w, floor, scale float64, series []Series) {
+	drawn := drawnBar{At: b.At, X: round(x), W: round(w)}
+	var parts []string
+	y := floor
+	for k, n := range b.Counts {
+		if n == 0 {
+			continue
+		}
+		h := math.Max(float64(n)*scale, 1.5) // visible, however small
+		y -= h
+		drawn.Boxes = append(drawn.Boxes, box{round(y), round(h), series[k].Look})
+		parts = append(parts, series[k].counted(n))
+	}
+	if len(drawn.Boxes) > 0 {
+		drawn.Reading = reading(b.At, strings.Join(parts, ", "))
+		c.Bars = append(c.Bars, drawn)
+	}
+}
+
+// reading is what is shown when a bar is pointed at.
+func reading(at time.Time, counts string) string {
+	return at.Format("2 Jan, 15:04 UTC") + ": " + counts
+}
+
+// round keeps the page small. A hundredth of a unit is finer than a pixel.
+func round(x float64) float64 { return math.Round(x*100) / 100 }
+
+// niceCeiling is the next number from n on that suits a scale: 2, 4, 6 or 10 times
+// a power of ten.
+func niceCeiling(n int64) int64 {
+	for unit := int64(1); ; unit *= 10 {
+		for _, m := range []int64{2, 4, 6, 10} {
+			if n <= m*unit {
+				return m * unit
+			}
+		}
+	}
+}
+
+// Bar is the counts of one span of time.
+type Bar struct {
+	At     time.Time // its start
+	Counts []int64   // by series
+}
+
+// Empty returns n bars of a width from a moment on, without counts.
+func Empty(from time.Time, width time.Duration, n, series int) []Bar {
+	bars := make([]Bar, n)
+	for i := range bars {
+		bars[i] = Bar{At: from.Add(time.Duration(i) * width).UTC(), Counts: make([]int64, series)}
+	}
+	return bars
+}
+
+// Add adds to the bar that a moment falls into. Moments outside of all bars are
+// ignored.
+func Add(bars []Bar, at time.Time, width time.Duration, series int, n int64) {
+	if at.Before(bars[0].At) {
+		return
+	}
+	if i := int(at.Sub(bars[0].At) / width); i < len(bars) {
+		bars[i].Counts[series] += n
+	}
+}
+
+// Choice is a time that charts can show, up to now.
+type Choice struct {
+	Name  string // in addresses
+	Label string
+	Title string // in titles of charts
+	Width time.Duration
+	Spans int
+}
+
+// Choices are the times to choose from.
+func Choices() []Choice {
+	return []Choice{
+		{"hour", "1 hour", "in the last hour, by minute", time.Minute, 60},
+		{"day", "24 hours", "in the last 24 hours, by hour", time.Hour, 24},
+		{"week", "7 days", "in the last 7 days, by 6 hours", 6 * time.Hour, 28},
+		{"month", "30 days", "in the last 30 days, by day", 24 * time.Hour, 30},
+	}
+}
+
+// Choose finds a choice by its name; without one of that name it is the other.
+func Choose(name, otherwise string) Choice {
+	var found Choice
+	for _, c := range Choices() {
+		if c.Name == name {
+			return c
+		}
+		if c.Name == otherwise {
+			found = c
+		}
+	}
+	return found
+}
+
+// Link leads to a page whose charts show a Choice.
+type Link struct {
+	Label, URL string
+	Current    bool
+}
+
+// Switch has a link for each choice, whose address is made from its name.
+func (c Choice) Switch(address func(name string) string) []Link {
+	links := make([]Link, 0, len(Choices()))
+	for _, other := range Choices() {
+		links = append(links, Link{other.Label, address(other.Name), other.Name == c.Name})
+	}
+	return links
+}
+
+// sparkHeight is that of a Spark, in pixels, as .spark in the stylesheet.
+const sparkHeight = 28.0
+
+// Spark is a small drawing of bars without a scale, beside the name of what it is about.
+// The console's template "spark" writes it out.
+type Spark struct {
+	ID      string
+	Summary string // the totals in a sentence
+	Bars    []drawnBar
+}
+
+// NewSpark draws bars, at least one; nil: all their counts are 0.
+func NewSpark(id, title, unit string, bars []Bar, series []Series) *Spark {
+	c := New(id, title, unit, bars, series)
+	if c.Empty {
+		return nil
+	}
+	var highest int64
+	for i := range bars {
+		var sum int64
+		for _, n := range bars[i].Counts {
+			sum += n
+		}
+		highest = max(highest, sum)
+	}
+	small := &Chart{}
+	step := width / float64(len(bars))
+	for i := range bars {
+		small.addBar(&bars[i], float64(i)*step, step*0.8, sparkHeight, (sparkHeight-3)/float64(highest), series)
+	}
+	return &Spark{ID: id, Summary: c.Summary, Bars: small.Bars}
+}
+
+// NewTimes draws within how long half and 95 % of something ended: two counts of
+// milliseconds for each bar, of which the second is not below the first. half and most
+// are those of all bars together.
+func NewTimes(id, title, unit string, bars []Bar, half, most int64) *Chart {
+	stacked := make([]Bar, len(bars))
+	for i, b := range bars {
+		stacked[i] = Bar{At: b.At, Counts: []int64{b.Counts[0], b.Counts[1] - b.Counts[0]}}
+	}
+	c := New(id, title, unit, stacked, []Series{{Name: "Half within (ms)", Look: Good}, {Name: "95 % within (ms)", Look: Quiet}})
+	c.Series[0].Total, c.Series[1].Total = half, most
+	c.Summary = title + ": half within " + Millis(half) + ", 95 % within " + Millis(most) + "."
+	c.Rows = nil
+	for _, b := range bars {
+		if b.Counts[1] > 0 {
+			c.Bars[len(c.Rows)].Reading = reading(b.At, "half within "+Millis(b.Counts[0])+", 95 % within "+Millis(b.Counts[1]))
+			c.Rows = append(c.Rows, b)
+		}
+	}
+	return c
+}
+
+// ByDay has the times under the bars as days, for charts of several of them.
+func (c *Chart) ByDay(days bool) *Chart {
+	c.Days = days
+	return c
+}
+
+// NewShares draws a share in per cent for each bar.
+func NewShares(id, title, unit string, bars []Bar, series Series) *Chart {
+	c := New(id, title, unit, bars, []Series{series})
+	var highest int64
+	for _, b := range bars {
+		highest = max(highest, b.Counts[0])
+	}
+	c.Series[0].Total = highest
+	c.Summary = title + ": " + Count(highest) + " % at most."
+	for i := range c.Bars {
+		c.Bars[i].Reading = reading(c.Bars[i].At, Count(c.Rows[i].Counts[0])+" %")
+	}
+	return c
+}
+
+// The series of a chart of requests, in their order.
+const (
+	Succeeded = iota
+	ClientError
+	ServerError
+	Refused
+)
+
+// RequestSeries are the series of a chart of requests.
+func RequestSeries() []Series {
+	return []Series{
+		{Name: "Succeeded", Look: Good}, {Name: "Client errors", One: "client error", Look: Wait},
+		{Name: "Server errors", One: "server error", Look: Bad}, {Name: "Refused", Look: Quiet},
+	}
+}
+
+// OfKind is the series of requests of a kind, as rollup.Reader.Requests counts them.
+func OfKind(kind string) int {
+	switch kind {
+	case rollup.KindClientError:
+		return ClientError
+	case rollup.KindServerError:
+		return ServerError
+	case rollup.KindRefused:
+		return Refused
+	}
+	return Succeeded
+}

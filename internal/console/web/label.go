@@ -1,0 +1,547 @@
+// This file has the words and formats of the console's pages: what a
+// permission opens, what an event means, how a number or a moment is written.
+
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+)
+
+// Permission explains what a permission opens (docs/contract/service.md,
+// "Authentication", 6).
+func Permission(p access.Permission) string {
+	switch p {
+	case access.InvoicesRead:
+		return "Invoices and charges, with what clients are billed"
+	case access.TimeEntriesRead:
+		return "Time entries, with what clients are billed"
+	case access.ClientsRead:
+		return "Clients and their contacts"
+	case access.CreditsRead:
+		return "Credit of each client: balance, packages, history"
+	case access.ContractorsRead:
+		return "Contractors: name, email, title, status"
+	case access.PaymentsRead:
+		return "Confirmed payments from clients"
+	case access.EventsRead:
+		return "The feed of events of the last 30 days"
+	case access.PayRead:
+		return "Adds what contractors are paid: rates, amounts, payouts"
+	case access.MarginRead:
+		return "Adds margins to invoices; needs pay:read"
+	}
+	return ""
+}
+
+// PermissionPaths are the addresses that a permission opens, or adds fields to.
+func PermissionPaths(p access.Permission) string {
+	switch p {
+	case access.InvoicesRead:
+		return "/v1/invoices, /v1/charges"
+	case access.TimeEntriesRead:
+		return "/v1/time-entries"
+	case access.ClientsRead:
+		return "/v1/clients"
+	case access.CreditsRead:
+		return "/v1/clients/{id}/credit"
+	case access.ContractorsRead:
+		return "/v1/contractors"
+	case access.PaymentsRead:
+		return "/v1/payments"
+	case access.EventsRead:
+		return "/v1/events"
+	case access.PayRead:
+		return "more fields in /v1/invoices, /v1/charges, /v1/time-entries, /v1/payments, /v1/events"
+	case access.MarginRead:
+		return "more fields in /v1/invoices"
+	}
+	return ""
+}
+
+// Sensitive tells whether a permission shows pay or margins.
+func Sensitive(p access.Permission) bool { return p == access.PayRead || p == access.MarginRead }
+
+// PermissionsOf are those of a key that shows what a person may see: all, or all but those
+// that show pay or margins.
+func PermissionsOf(seesPay bool) access.Permissions {
+	var list []access.Permission
+	for _, p := range access.AllPermissions() {
+		if seesPay || !Sensitive(p) {
+			list = append(list, p)
+		}
+	}
+	return access.PermissionsOf(list...)
+}
+
+// Event explains when an event of a type is published.
+func Event(typ string) string {
+	switch typ {
+	case "invoice.issued":
+		return "A document of an invoice was issued"
+	case "invoice.sent":
+		return "An invoice was sent to the client"
+	case "invoice.paid":
+		return "An invoice was paid"
+	case "invoice.voided":
+		return "A document of an invoice was voided"
+	case "invoice.reversed":
+		return "An invoice was reversed"
+	case "credit_note.issued":
+		return "A credit note was issued"
+	case "payout.paid":
+		return "A contractor was paid"
+	case "time_entry.approved":
+		return "A time entry was approved"
+	case "time_entry.declined":
+		return "A time entry was declined"
+	case "time_entry.deleted":
+		return "A time entry was deleted"
+	case "charge.created":
+		return "A charge was added"
+	case "charge.deleted":
+		return "A charge was deleted"
+	case "credit.applied":
+		return "Credit was used for an invoice"
+	case "credit.taken_back":
+		return "Used credit was taken back"
+	case "period.closed":
+		return "A billing period was closed"
+	case domain.TypeTestPing:
+		return "A test was sent from this console"
+	}
+	return ""
+}
+
+// EventGroup is event types that belong together.
+type EventGroup struct {
+	Name  string
+	Types []string
+}
+
+// EventGroups are the event types that a webhook can choose, by subject. The
+// test is not among them, because every webhook gets it.
+func EventGroups() []EventGroup {
+	names := map[string]string{
+		"invoice": "Invoices", "credit_note": "Invoices", "payout": "Payouts", "time_entry": "Time entries", "charge": "Charges",
+		"credit": "Client credit", "period": "Periods",
+	}
+	groups := []EventGroup{{Name: "Invoices"}, {Name: "Time entries"}, {Name: "Charges"}, {Name: "Payouts"}, {Name: "Client credit"}, {Name: "Periods"}, {Name: "Others"}}
+	for _, typ := range domain.PublicTypes() {
+		if typ == domain.TypeTestPing {
+			continue
+		}
+		subject, _, _ := strings.Cut(typ, ".")
+		i := slices.IndexFunc(groups, func(g EventGroup) bool { return g.Name == names[subject] })
+		if i < 0 {
+			i = len(groups) - 1
+		}
+		groups[i].Types = append(groups[i].Types, typ)
+	}
+	return slices.DeleteFunc(groups, func(g EventGroup) bool { return len(g.Types) == 0 })
+}
+
+// Outcome names an outcome of attempts.
+func Outcome(o attempt.Outcome) string {
+	switch o {
+	case attempt.OutcomeSuccess:
+		return "Succeeded"
+	case attempt.OutcomeAnswered:
+		return "Answered with an error"
+	case attempt.OutcomeTimeout:
+		return "No answer in time"
+	case attempt.OutcomeUnreachable:
+		return "Could not connect"
+	case attempt.OutcomeTLS:
+		return "Certificate or TLS error"
+	case attempt.OutcomeBlocked:
+		return "Address not public"
+	case attempt.OutcomeBroken:
+		return "Answer cut off"
+	}
+	return string(o)
+}
+
+// Badge is the look of a state: good, bad, wait, warn or quiet.
+func Badge(state any) string {
+	switch fmt.Sprint(state) {
+	case "live", "on", string(policy.Succeeded):
+		return "good"
+	case "revoked", "off", string(policy.Failed):
+		return "bad"
+	case "paused", string(policy.Pending):
+		return "wait"
+	case "failing":
+		return "warn"
+	}
+	return "quiet"
+}
+
+// Flash is the message about what was done before the browser was redirected to a
+// page. The address holds only its name, so that no link can put text on a page.
+func Flash(name string) string {
+	switch name {
+	case "key-revoked":
+		return "The key was revoked. It stops working everywhere within a second."
+	case "key-renamed":
+		return "The key was renamed."
+	case "webhook-saved":
+		return "Saved. The change applies to everything that is sent from now on."
+	case "webhook-deleted":
+		return "The webhook was deleted."
+	case "webhook-on":
+		return "The webhook is on again. It gets events from now on. “Send missed events” sends earlier ones."
+	case "webhook-paused":
+		return "The webhook is paused. What is being sent right now still arrives."
+	case "webhook-resumed":
+		return "The webhook is resumed. What has waited is being sent, in order."
+	case "missed":
+		return "The missed events are being sent."
+	case "nothing-missed":
+		return "There was nothing to send."
+	case "acknowledged":
+		return "Acknowledged. The list shows them only together with all acknowledged ones."
+	case "sent-again":
+		return "The delivery is being sent again."
+	case "retried":
+		return "The next attempt is being made now."
+	case "several-sent-again":
+		return "The deliveries that you selected are being sent again."
+	case "some-sent-again":
+		return "Of the deliveries that you selected, those that had failed or were cancelled are being sent again. The others were pending or had succeeded."
+	case "none-sent-again":
+		return "Nothing was sent again. Select deliveries that have failed or were cancelled."
+	case "settings-saved":
+		return "Saved."
+	case "test-mail":
+		return "A test mail is on its way. If it has not arrived in a few minutes, ask the operator of this service to look at the log."
+	case "signed-out":
+		return "You are signed out."
+	}
+	return ""
+}
+
+// Change says what an event of a type changes (docs/contract/log.md, "Catalogue").
+func Change(typ string) string {
+	switch typ {
+	case "invoice.issued":
+		return "Adds the document to the invoice, and its number to those of the invoice's time entries and charges that had none."
+	case "invoice.sent":
+		return "Marks the document as sent; if the event names none, every issued document. The invoice, unless it is paid, and its approved time entries and charges become sent too."
+	case "invoice.paid":
+		return "Marks the document as paid; if the event names none, every document that is not voided. When all are paid, the invoice and its approved or sent time entries and charges become paid too."
+	case "invoice.voided":
+		return "Marks the document as voided and takes its number from time entries and charges. When no other document is left, the invoice is ready to send again, and its sent or paid time entries and charges are approved again."
+	case "invoice.reversed":
+		return "Marks the invoice as reversed."
+	case "credit_note.issued":
+		return "Adds the credit note to the invoices."
+	case "payout.paid":
+		return "Adds the payment. Where it names an invoice, the contractor is paid for that invoice and for their time entries on it."
+	case "period.closed":
+		return "Closes the period, for every client or for one. Its invoices say so."
+	case "time_entry.approved":
+		return "Sets the time entry's status to approved, and its invoice if the event names one."
+	case "time_entry.declined":
+		return "Sets the time entry's status to declined, with what is to happen next (its decline outcome)."
+	case "time_entry.deleted":
+		return "Takes the time entry out of the lists."
+	case "charge.created":
+		return "Adds the charge."
+	case "charge.deleted":
+		return "Takes the charge out of the lists."
+	case "credit.applied":
+		return "Takes the amount from the client's credit. The invoice has less left to pay."
+	case "credit.taken_back":
+		return "Gives the amount back to the client's credit. The invoice has more left to pay."
+	case domain.TypeTestPing:
+		return "Changes nothing: it is a test."
+	}
+	return ""
+}
+
+// Rows is a number of rows of a resource, such as "2 time entries".
+func Rows(resource string, n int) string {
+	switch resource {
+	case "time-entries":
+		return Plural(n, "time entry", "time entries")
+	case "credit":
+		return Plural(n, "client's credit", "clients' credits")
+	}
+	return Plural(n, resource[:len(resource)-1], resource)
+}
+
+// Count writes a number with commas between thousands.
+func Count(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Plural is "1 event" or "2 events".
+func Plural(n any, one, many string) string {
+	var count int64
+	switch n := n.(type) {
+	case int:
+		count = int64(n)
+	case int64:
+		count = n
+	}
+	return Count(count) + " " + plural.Word(count, one, many)
+}
+
+// Ago tells how long before now a moment was, roughly.
+func Ago(now, t time.Time) string {
+	d := now.Sub(t)
+	switch {
+	case t.IsZero():
+		return "never"
+	case d < time.Minute:
+		return "just now"
+	}
+	return roughly(d) + " ago"
+}
+
+// Until tells how long after now a moment is, roughly.
+func Until(now, t time.Time) string {
+	if d := t.Sub(now); d >= time.Second {
+		return "in " + roughly(d)
+	}
+	return "now"
+}
+
+// roughly tells how long something takes, in one unit.
+func roughly(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Minute:
+		return Plural(int(d/time.Second), "second", "seconds")
+	case d < 2*time.Hour:
+		return Plural(int(d/time.Minute), "minute", "minutes")
+	case d < 2*day:
+		return Plural(int(d/time.Hour), "hour", "hours")
+	}
+	return Plural(int(d/day), "day", "days")
+}
+
+// Millis writes a time given in milliseconds.
+func Millis(ms int64) string {
+	if ms < 1000 {
+		return Count(ms) + " ms"
+	}
+	return fmt.Sprintf("%.1f s", float64(ms)/1000)
+}
+
+// Bytes writes a size given in bytes.
+func Bytes(n int64) string {
+	if n < 1024 {
+		return Plural(n, "byte", "bytes")
+	}
+	return fmt.Sprintf("%.1f KiB", float64(n)/1024)
+}
+
+// Sentence makes a sentence of an error's text.
+func Sentence(s string) string {
+	if s == "" {
+		return s
+	}
+	return firstUpper(s) + "."
+}
+
+// IndentJSON formats JSON for reading. Text that is not JSON stays as it is.
+func IndentJSON(text string) string {
+	var b bytes.Buffer
+	if json.Indent(&b, []byte(text), "", "  ") != nil {
+		return text
+	}
+	return b.String()
+}
+
+// Part is a piece of a text: words, or a moment.
+type Part struct {
+	Text string
+	At   time.Time // zero: it is words
+}
+
+var momentPattern = regexp.MustCompile(`\d{1,2} [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`)
+
+// Moments splits a text, so that the moments in it can be shown in the reader's zone.
+func Moments(text string) []Part {
+	var parts []Part
+	done := 0
+	for _, found := range momentPattern.FindAllStringIndex(text, -1) {
+		at := moment(text[found[0]:found[1]])
+		if at.IsZero() {
+			continue // it only looks like one
+		}
+		if found[0] > done {
+			parts = append(parts, Part{Text: text[done:found[0]]})
+		}
+		parts, done = append(parts, Part{At: at}), found[1]
+	}
+	if done < len(text) {
+		parts = append(parts, Part{Text: text[done:]})
+	}
+	return parts
+}
+
+// moment reads a moment as the notices of webhooks and the audit trail write it; zero:
+// it is none.
+func moment(text string) time.Time {
+	for _, layout := range []string{"2 January 2006, 15:04 UTC", time.RFC3339} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t
+		}
+	}
+	return time.Time{}
+}
+
+// Field is the name of a field of a row or an entry, for people.
+func Field(name string) string {
+	switch name {
+	case "billed_to_client":
+		return "Billed to the client"
+	case "client_billing_status":
+		return "Billing status"
+	case "confirmed_at":
+		return "Confirmed"
+	case "contractor_pay_status":
+		return "Pay status"
+	case "credit_applied":
+		return "Credit used"
+	case "decline_outcome":
+		return "What has to come of it"
+	case "gross_amount":
+		return "Amount"
+	case "invoice_id":
+		return "Invoice"
+	case "is_flat_fee":
+		return "Flat fee"
+	case "is_supplemental":
+		return "Adds to an earlier document"
+	case "issued_at":
+		return "Issued"
+	case "issued_invoice_number":
+		return "Document number"
+	case "issued_invoices":
+		return "Documents"
+	case "net_due":
+		return "Left to pay"
+	case "package_id":
+		return "Package"
+	case "paid_at":
+		return "Paid"
+	case "payout_sent_to_payroll_at":
+		return "Sent to payroll"
+	case "period_label":
+		return "Period"
+	case "sent_at":
+		return "Sent"
+	case "source_invoice_id":
+		return "Credits the invoice"
+	}
+	return firstUpper(strings.ReplaceAll(name, "_", " "))
+}
+
+func firstUpper(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// nothing stands for a value that is not there.
+const nothing = "—"
+
+// Value writes a value, which is JSON, of a field for people, in lines. Moments stay in
+// RFC 3339, for Moments.
+func Value(name, value string) []string {
+	switch {
+	case value == "" || value == "null" || value == "[]":
+		return []string{nothing}
+	case value == "true":
+		return []string{"yes"}
+	case value == "false":
+		return []string{"no"}
+	case strings.HasPrefix(value, `"`):
+		var text string
+		if json.Unmarshal([]byte(value), &text) == nil {
+			return []string{textOf(name, text)}
+		}
+	case strings.HasPrefix(value, "{"):
+		return []string{object(value)}
+	case strings.HasPrefix(value, "["):
+		var list []json.RawMessage
+		if json.Unmarshal([]byte(value), &list) != nil {
+			break
+		}
+		var lines []string
+		for _, one := range list {
+			lines = append(lines, Value(name, string(one))...)
+		}
+		return lines
+	}
+	return []string{value}
+}
+
+// object writes a reference such as "Northwind (cl_4821)", and of other objects what is
+// in them.
+func object(value string) string {
+	members, err := jsonform.Members(value)
+	if err != nil {
+		return value
+	}
+	if len(members) == 2 && members[0].Name == "id" && members[1].Name == "name" {
+		id, name := Value("id", members[0].JSON)[0], Value("name", members[1].JSON)[0]
+		if name == nothing {
+			return id
+		}
+		return name + " (" + id + ")"
+	}
+	var parts []string
+	for _, m := range members {
+		if m.JSON != "null" && m.JSON != "false" {
+			parts = append(parts, Field(m.Name)+" "+strings.Join(Value(m.Name, m.JSON), ", "))
+		}
+	}
+	return strings.Join(parts, " · ")
+}
+
+// textOf writes a text: amounts with commas, and names of states in words.
+func textOf(name, text string) string {
+	switch {
+	case isAmount(name):
+		whole, rest, _ := strings.Cut(text, ".")
+		for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
+			whole = whole[:i] + "," + whole[i:]
+		}
+		return whole + "." + rest
+	case strings.HasSuffix(name, "status"), name == "direction", name == "decline_outcome", name == "kind", name == "type":
+		return strings.ReplaceAll(text, "_", " ")
+	}
+	return text
+}
+
+// isAmount tells whether a field of this name is money.
+func isAmount(name string) bool {
+	switch name {
+	case "net_due", "credit_applied", "balance", "general_credit", "amount_granted", "amount_remaining", "delivered_value", "recognized_revenue", "bill_rate", "pay_rate":
+		return true
+	}
+	return strings.HasSuffix(name, "amount")
+}
