@@ -9,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
-	busstream "github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest/stream"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -30,7 +29,7 @@ func broker(t *testing.T) (*natscluster.Cluster, nats.JetStreamContext) {
 func (n *installation) stream(c *natscluster.Cluster, parameters string) ingest.Source {
 	n.t.Helper()
 	return testkit.Must(stream.Open(stream.Config{
-		Target: testkit.Must(busstream.ParseTarget(c.URL() + parameters))(n.t), Name: "test", Pool: n.pool,
+		Target: testkit.Must(bus.ParseTarget(c.URL() + parameters))(n.t), Name: "test", Pool: n.pool,
 		Bus: bus.Config{Name: "test", Logger: n.logged.Logger()},
 	}))(n.t)
 }

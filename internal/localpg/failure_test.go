@@ -9,8 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/localpg/programs"
 )
 
 func TestKilledOwner(t *testing.T) {
@@ -166,7 +164,7 @@ func TestServerStartedByHandIsWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	progs, err := programs.Find(testContext(t), programs.DefaultSearch(), p.wantedPrograms(0), slog.New(slog.DiscardHandler))
+	progs, err := Find(testContext(t), DefaultSearch(), p.wantedPrograms(0), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

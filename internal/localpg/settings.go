@@ -6,14 +6,12 @@ import (
 	"context"
 	"maps"
 	"slices"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/localpg/programs"
 )
 
 // settingArgs are the command-line settings of the server. They are given at
 // each start, not written into postgresql.conf, so that a cluster made by an
 // older version of this program gets the present ones.
-func (s *setup) settingArgs(progs programs.Programs) []string {
+func (s *setup) settingArgs(progs Programs) []string {
 	settings := map[string]string{
 		// Reachable through the socket directory only, which is private.
 		"listen_addresses":        "",
@@ -75,7 +73,7 @@ func (s *setup) settingArgs(progs programs.Programs) []string {
 }
 
 // accepts tells whether this build of the server knows a value of a setting.
-func (s *setup) accepts(progs programs.Programs, setting, value string) bool {
+func (s *setup) accepts(progs Programs, setting, value string) bool {
 	args := []string{"-D", s.place.cluster(), "-C", setting, "-c", setting + "=" + value}
 	return s.place.command(context.Background(), progs.Postgres, args).Run() == nil
 }

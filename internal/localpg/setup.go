@@ -5,8 +5,6 @@ package localpg
 import (
 	"log/slog"
 	"time"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/localpg/programs"
 )
 
 // setup is what a server is started or joined with.
@@ -19,14 +17,14 @@ type setup struct {
 
 // options are the parts of the surroundings that tests replace.
 type options struct {
-	search   programs.Search
+	search   Search
 	roots    rootRules
 	settings map[string]string // of the server, beside this package's own
 	joined   time.Duration     // how long an owner that closes waits for programs that have joined
 }
 
 func defaultOptions() options {
-	return options{search: programs.DefaultSearch(), roots: defaultRootRules(), joined: joinedTimeout}
+	return options{search: DefaultSearch(), roots: defaultRootRules(), joined: joinedTimeout}
 }
 
 // joinedTimeout is how long an owner that closes waits for programs that have

@@ -16,7 +16,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
@@ -62,7 +61,7 @@ func setup(t *testing.T, servers int, subjects ...string) *bench {
 // start runs a relay until the test, or what it returns, ends it.
 func (b *bench) start(change ...func(*relay.Config)) (r *relay.Relay, stop func()) {
 	b.t.Helper()
-	publisher := testkit.Must(jetstream.Open(b.cluster.URL(), bus.Config{Name: "test", Logger: b.logged.Logger()}))(b.t)
+	publisher := testkit.Must(bus.OpenJetStream(b.cluster.URL(), bus.Config{Name: "test", Logger: b.logged.Logger()}))(b.t)
 	cfg := relay.Config{
 		Pool: b.pool, Notifier: b.notifier, Publisher: publisher, Clock: time.Now, Logger: b.logged.Logger(), Name: "test",
 		Source: "https://api.example.com", Sweep: 20 * time.Millisecond,
@@ -95,7 +94,7 @@ func entries(c *relay.Config) { c.Form = relay.FormEntries }
 func (b *bench) at(parameters string) func(*relay.Config) {
 	return func(c *relay.Config) {
 		testkit.Must(0, c.Publisher.Close())(b.t)
-		c.Publisher = testkit.Must(jetstream.Open(b.cluster.URL()+parameters, bus.Config{Name: "test", Logger: b.logged.Logger()}))(b.t)
+		c.Publisher = testkit.Must(bus.OpenJetStream(b.cluster.URL()+parameters, bus.Config{Name: "test", Logger: b.logged.Logger()}))(b.t)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
+	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
@@ -125,7 +125,7 @@ func (s *Settings) check() (wrong []string) {
 	_, signingKey := signingkey.Parse(s.SigningKey)
 	_, consoleURL := web.Parse(s.ConsoleURL)
 	mailURL, mailFrom := s.Mail().Check()
-	_, relayURL := jetstream.ParseTarget(s.RelayURL)
+	_, relayURL := bus.ParseTarget(s.RelayURL)
 	for _, c := range []struct {
 		variable string
 		ok       bool
@@ -217,7 +217,7 @@ func isSource(text string) bool {
 	if err != nil {
 		return false
 	}
-	_, stream := jetstream.ParseTarget(address)
+	_, stream := bus.ParseTarget(address)
 	_, table := outbox.ParseTarget(address)
 	return stream == nil || table == nil && rules.Token == 0 // an outbox has no subjects
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
-	busstream "github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 )
@@ -53,9 +52,9 @@ const (
 
 // Config of a Source.
 type Config struct {
-	Target *busstream.Target // Subject: what is read of the stream is below it
-	Name   string            // of the position
-	Pool   *pgxpool.Pool     // of the database of the log
+	Target *bus.Target   // Subject: what is read of the stream is below it
+	Name   string        // of the position
+	Pool   *pgxpool.Pool // of the database of the log
 	Bus    bus.Config
 }
 
@@ -65,7 +64,7 @@ type Config struct {
 type Source struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
-	target   *busstream.Target
+	target   *bus.Target
 	position position
 
 	reader   jetstream.Consumer        // nil: it has to be made
@@ -80,7 +79,7 @@ type Source struct {
 
 // Open prepares to read a stream; it does not wait for the broker.
 func Open(cfg Config) (*Source, error) {
-	conn, err := busstream.Connect(cfg.Target, cfg.Bus)
+	conn, err := bus.Connect(cfg.Target, cfg.Bus)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/localpg/programs"
+	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -48,7 +48,7 @@ func NewHost(t testing.TB) *Host {
 	h.Dir = testkit.Must(os.MkdirTemp("", "pgserver-"))(t) // t.TempDir is closed to other accounts
 	t.Cleanup(func() { _ = os.RemoveAll(h.Dir) })
 	h.open(h.Dir)
-	found := testkit.Must(programs.Find(t.Context(), programs.Search{Path: os.Getenv("PATH"), Globs: programs.DefaultSearch().Globs}, programs.Wanted{
+	found := testkit.Must(localpg.Find(t.Context(), localpg.Search{Path: os.Getenv("PATH"), Globs: localpg.DefaultSearch().Globs}, localpg.Wanted{
 		Cluster: h.Dir, Account: account, MayReach: func(string) bool { return true },
 	}, testkit.Discard()))(t)
 	h.programs = filepath.Dir(found.Postgres)

@@ -13,7 +13,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest/stream"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -118,7 +117,7 @@ func follow(ctx context.Context, group *errgroup.Group, home, away *measure.Data
 		pool.Close()
 		return err
 	}
-	target, err := jetstream.ParseTarget(url)
+	target, err := bus.ParseTarget(url)
 	if err != nil {
 		pool.Close()
 		return err

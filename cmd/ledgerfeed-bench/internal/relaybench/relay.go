@@ -14,7 +14,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
@@ -136,7 +135,7 @@ func messageOf(e *domain.Entry) *message.Message {
 
 // open opens a stream that is made, and waits for it.
 func open(ctx context.Context, url string) (bus.Publisher, error) {
-	publisher, err := jetstream.Open(url, bus.Config{Name: "ledgerfeed-bench", Logger: measure.NoLogger()})
+	publisher, err := bus.OpenJetStream(url, bus.Config{Name: "ledgerfeed-bench", Logger: measure.NoLogger()})
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/localpg/programs"
+	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 )
 
 const (
@@ -69,7 +69,7 @@ func FreePort() (int, error) {
 
 // findPrograms returns the directory of PostgreSQL's programs.
 func findPrograms(ctx context.Context, a account, base string) (string, error) {
-	found, err := programs.Find(ctx, programs.DefaultSearch(), programs.Wanted{
+	found, err := localpg.Find(ctx, localpg.DefaultSearch(), localpg.Wanted{
 		Cluster: base, Account: a.name, MayReach: func(string) bool { return true }, Cache: filepath.Join(base, "programs"),
 	}, discard())
 	if err != nil {

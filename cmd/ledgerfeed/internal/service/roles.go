@@ -24,12 +24,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus/jetstream"
 	"github.com/ledgerfeed/ledgerfeed/internal/connlimit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
-	"github.com/ledgerfeed/ledgerfeed/internal/cosigning"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest/stream"
@@ -40,6 +38,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
+	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
@@ -412,8 +411,8 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 // publisher that can be a bus.Publisher.
 func brokers() bus.Schemes {
 	schemes := bus.Schemes{}
-	for _, scheme := range jetstream.Schemes() {
-		schemes[scheme] = jetstream.Open
+	for _, scheme := range bus.JetStreamSchemes() {
+		schemes[scheme] = bus.OpenJetStream
 	}
 	return schemes
 }
@@ -479,7 +478,7 @@ func openSource(ctx context.Context, s *Service, pool *pgxpool.Pool, address str
 		}
 		return outbox.Open(ctx, target)
 	}
-	target, err := jetstream.ParseTarget(address)
+	target, err := bus.ParseTarget(address)
 	if err != nil {
 		return nil, err
 	}
@@ -583,7 +582,7 @@ func prepareTrees(ctx context.Context, s *Service) error {
 }
 
 // newGatherer makes what gathers the cosignatures of witnesses; nil: there are none.
-func newGatherer(ctx context.Context, s *Service) (*cosigning.Gatherer, error) {
+func newGatherer(ctx context.Context, s *Service) (*witness.Gatherer, error) {
 	set := &s.env.Settings
 	if len(set.Witnesses) == 0 {
 		return nil, nil
@@ -599,7 +598,7 @@ func newGatherer(ctx context.Context, s *Service) (*cosigning.Gatherer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("LEDGERFEED_WITNESSES needs LEDGERFEED_BASE_URL, with which the names of trees begin: %w", err)
 	}
-	return cosigning.New(cosigning.Config{
+	return witness.New(witness.Config{
 		Pool: s.pool, Witnesses: set.Witnesses, Keys: keys, Host: host, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
 		HTTP: http.DefaultTransport,
 	})

@@ -1,4 +1,4 @@
-package programs
+package localpg
 
 import (
 	"fmt"
@@ -68,7 +68,7 @@ func TestFindPrograms(t *testing.T) {
 				if err == nil {
 					t.Fatalf("found %s", progs.Postgres)
 				}
-				wantContains(t, err.Error(), "DATABASE_URL")
+				programsWantContains(t, err.Error(), "DATABASE_URL")
 				return
 			}
 			if err != nil {
@@ -91,12 +91,12 @@ func TestUnreachableProgramsAreNotUsed(t *testing.T) {
 	if err == nil {
 		t.Fatal("the account cannot reach them, but they were chosen")
 	}
-	wantContains(t, err.Error(), "somebody cannot reach")
+	programsWantContains(t, err.Error(), "somebody cannot reach")
 }
 
 func anywhere(string) bool { return true }
 
-func wantContains(t *testing.T, text string, parts ...string) {
+func programsWantContains(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {

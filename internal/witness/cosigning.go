@@ -1,20 +1,128 @@
-package cosigning
+// This file has the witnesses of a service cosign the checkpoints of its trees
+// (https://c2sp.org/tlog-witness), and keeps their cosignatures in the database, from where
+// they are served with the checkpoint that they are of.
+//
+// Each witness has a loop of its own, so one that is slow or away holds up no other, and
+// none holds up the trees. A loop hears of trees that have grown here; it finds the others
+// in a sweep. A tree that does not grow is asked about once, and one that
+// was refused now and then.
+
+package witness
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
-	"github.com/ledgerfeed/ledgerfeed/internal/witness"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 )
+
+// Gatherer gathers cosignatures while it runs.
+type Gatherer struct {
+	cfg     Config
+	askers  []*asker
+	metrics *metrics
+}
+
+// New makes a Gatherer.
+func New(cfg Config) (*Gatherer, error) {
+	if cfg.Pool == nil || cfg.Keys == nil || cfg.Host == "" || cfg.HTTP == nil {
+		return nil, errors.New("cosigning: Config needs a Pool, Keys, a Host and HTTP")
+	}
+	for _, d := range []struct {
+		of    *time.Duration
+		usual time.Duration
+	}{
+		{&cfg.Gather, 100 * time.Millisecond},
+		{&cfg.Timeout, 10 * time.Second},
+		{&cfg.Sweep, time.Second},
+		{&cfg.Rest, 30 * time.Second},
+		{&cfg.Again, 10 * time.Minute},
+		{&cfg.Backoff, time.Second},
+		{&cfg.Longest, time.Minute},
+	} {
+		if *d.of == 0 {
+			*d.of = d.usual
+		}
+	}
+	g := &Gatherer{cfg: cfg, metrics: newMetrics()}
+	for i := range cfg.Witnesses {
+		g.askers = append(g.askers, newAsker(&g.cfg, g.metrics, &cfg.Witnesses[i]))
+	}
+	if cfg.Metrics != nil {
+		for _, c := range g.metrics.collectors() {
+			if err := cfg.Metrics.Register(c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return g, nil
+}
+
+// Grown tells that the trees of a workspace have the events up to a position, or soon will.
+func (g *Gatherer) Grown(workspaceID string, position int64) {
+	for _, a := range g.askers {
+		a.add(workspaceID, position)
+	}
+}
+
+// Run gathers until ctx ends.
+func (g *Gatherer) Run(ctx context.Context) error {
+	var wait sync.WaitGroup
+	for _, a := range g.askers {
+		wait.Go(func() { a.run(ctx) })
+		wait.Go(func() { a.sweep(ctx) })
+	}
+	wait.Wait()
+	return nil
+}
+
+const (
+	// maxWaiting bounds the workspaces that wait for one witness; the sweep finds others.
+	maxWaiting = 10_000
+	// batchSize is of how many workspaces trees are read at once.
+	batchSize = 100
+	// underWay bounds the requests to a witness at a time.
+	underWay = 8
+	// sweepWorkspaces is of how many workspaces one statement of a sweep reads the trees.
+	sweepWorkspaces = 500
+	// maxRefused bounds the trees of which it is known that a witness refuses them.
+	maxRefused = 1000
+	// agent is the User-Agent.
+	agent = "ledgerfeed/1"
+)
+
+// Config of a Gatherer. Times have defaults.
+type Config struct {
+	Pool      *pgxpool.Pool
+	Witnesses List
+	Keys      *signingkey.Keys
+	Host      string // with which the names of trees begin
+	Clock     func() time.Time
+	Logger    *slog.Logger
+	Metrics   prometheus.Registerer // nil: none
+	HTTP      http.RoundTripper
+
+	Gather  time.Duration // between two rounds; default 100 ms
+	Timeout time.Duration // of a tree with a witness, several requests; default 10 s
+	Sweep   time.Duration // between two statements of a sweep; default 1 s
+	Rest    time.Duration // between two sweeps; default 30 s
+	Again   time.Duration // between two requests about a tree that was refused and has not grown; default 10 min
+	Backoff time.Duration // after the first failure, which doubles; default 1 s
+	Longest time.Duration // of backoff; default 1 min
+}
 
 // commitTimeout is how long a tree is awaited that was said to grow: its transaction may
 // have failed.
@@ -31,7 +139,7 @@ type asker struct {
 	cfg     *Config
 	metrics *metrics
 
-	witness *witness.Named
+	witness *Named
 	id      string
 	signal  chan struct{} // something waits
 	outage  periodic.Outage
@@ -50,7 +158,7 @@ type refusal struct {
 
 const noPosition = -1
 
-func newAsker(cfg *Config, m *metrics, w *witness.Named) *asker {
+func newAsker(cfg *Config, m *metrics, w *Named) *asker {
 	logger := cfg.Logger.With("witness", w.ID())
 	a := &asker{
 		cfg: cfg, metrics: m, witness: w, id: w.ID(), signal: make(chan struct{}, 1), waiting: map[string]waiting{}, refused: map[string]refusal{},
@@ -273,7 +381,7 @@ func (a *asker) ask(ctx context.Context, workspaceID string, tree *eventtree.Unc
 	if err != nil {
 		return false, fmt.Errorf("sign a checkpoint: %w", err)
 	}
-	cosigned, _, err := witness.Submit(ctx, &witness.Submission{
+	cosigned, _, err := Submit(ctx, &Submission{
 		URL: a.witness.URL, Key: a.witness.Key, HTTP: a.cfg.HTTP, Agent: agent, Note: signed, Old: tree.Last,
 		Prove: func(ctx context.Context, old int64) (tlog.TreeProof, error) {
 			proof, err := a.prove(ctx, workspaceID, tree, old)
@@ -284,7 +392,7 @@ func (a *asker) ask(ctx context.Context, workspaceID string, tree *eventtree.Unc
 		},
 	})
 	var (
-		answer *witness.AnswerError
+		answer *AnswerError
 		proof  *proofError
 	)
 	switch {
@@ -408,4 +516,47 @@ func (a *asker) sweep(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// Named is a witness that is asked for cosignatures: its key, and where it is.
+type Named struct {
+	Key *Verifier
+	URL string
+}
+
+// ID names the witness's key: its name, a plus and the hash of the key, in hex.
+func (n *Named) ID() string { return n.Key.Name() + "+" + hexHash(n.Key.KeyHash()) }
+
+// List are several witnesses.
+type List []Named
+
+// UnmarshalText reads LEDGERFEED_WITNESSES: witnesses as VERIFIER-KEY=ADDRESS, separated by
+// commas. A key may end with an equals sign itself.
+func (l *List) UnmarshalText(text []byte) error {
+	*l = nil
+	known := map[string]bool{}
+	for part := range strings.SplitSeq(string(text), ",") {
+		part = strings.TrimSpace(part)
+		if part == "" {
+			continue
+		}
+		at := max(strings.LastIndex(part, "=https://"), strings.LastIndex(part, "=http://"))
+		if at < 0 {
+			return fmt.Errorf("witness %d: want VERIFIER-KEY=ADDRESS, with an address such as https://witness.example.com", len(*l)+1)
+		}
+		key, err := ParseVerifier(part[:at])
+		if err != nil {
+			return fmt.Errorf("witness %d: %w", len(*l)+1, err)
+		}
+		n := Named{key, part[at+1:]}
+		if err := CheckURL(n.URL); err != nil {
+			return fmt.Errorf("witness %d: %w", len(*l)+1, err)
+		}
+		if known[n.ID()] {
+			return fmt.Errorf("witness %d: the key %s is there twice", len(*l)+1, n.ID())
+		}
+		known[n.ID()] = true
+		*l = append(*l, n)
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package cosigning
+package witness
 
 import "github.com/prometheus/client_golang/prometheus"
 

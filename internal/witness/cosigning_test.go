@@ -1,4 +1,4 @@
-package cosigning_test
+package witness_test
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/cosigning"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness/witnesstest"
 )
 
@@ -77,7 +77,7 @@ func TestABadWitnessHurtsOnlyItself(t *testing.T) {
 				t.Cleanup(func() { close(over) })
 				bad.URL = server.URL
 			}
-			g, _ := b.gather(func(c *cosigning.Config) { c.Timeout = 300 * time.Millisecond }, bad, good.named())
+			g, _ := b.gather(func(c *witness.Config) { c.Timeout = 300 * time.Millisecond }, bad, good.named())
 			b.build(g)
 			for range 3 {
 				b.append("acme", 2)
@@ -269,7 +269,7 @@ func TestAWitnessThatFailsForOneWorkspace(t *testing.T) {
 		testkit.Eventually(t, func() error { return b.cosigned(id) })
 	}
 	// A pause would outlast the test.
-	g, _ := b.gather(func(c *cosigning.Config) { c.Backoff, c.Longest, c.Gather = time.Hour, time.Hour, 50*time.Millisecond }, named)
+	g, _ := b.gather(func(c *witness.Config) { c.Backoff, c.Longest, c.Gather = time.Hour, time.Hour, 50*time.Millisecond }, named)
 	testkit.Eventually(t, func() error { return b.cosigned("beta", w) })
 	for range 3 {
 		b.append("acme", 3)
@@ -286,7 +286,7 @@ func TestAWitnessThatFailsForOneWorkspace(t *testing.T) {
 
 func TestGathererNeedsItsConfig(t *testing.T) {
 	t.Parallel()
-	if _, err := cosigning.New(cosigning.Config{}); err == nil {
+	if _, err := witness.New(witness.Config{}); err == nil {
 		t.Error("made of nothing")
 	}
 }

@@ -1,4 +1,4 @@
-package programs
+package localpg
 
 import (
 	"archive/tar"
@@ -133,7 +133,7 @@ func TestInstallRefuses(t *testing.T) {
 			if err == nil {
 				t.Fatal("it was installed")
 			}
-			wantContains(t, err.Error(), c.want, sp.String(), "apt-get install postgresql")
+			programsWantContains(t, err.Error(), c.want, sp.String(), "apt-get install postgresql")
 			if left, err := os.ReadDir(sp.CacheDir); err != nil || len(left) != 0 {
 				t.Errorf("left in the cache: %v, %v", left, err)
 			}
@@ -150,5 +150,5 @@ func TestInstallWithoutNpm(t *testing.T) {
 	if err == nil {
 		t.Fatal("installed without npm")
 	}
-	wantContains(t, err.Error(), "npm is not installed", "apt-get install postgresql")
+	programsWantContains(t, err.Error(), "npm is not installed", "apt-get install postgresql")
 }

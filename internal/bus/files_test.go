@@ -1,4 +1,4 @@
-package jetstream
+package bus
 
 import (
 	"encoding/pem"
