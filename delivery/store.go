@@ -17,7 +17,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
-	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
@@ -98,7 +97,7 @@ func (s *Store) seal(ctx context.Context, tx pgx.Tx, workspaceID, webhookID, sec
 	if s.cfg.Keyring == nil {
 		return nil, errors.New("delivery: a Store without a Keyring makes no secrets")
 	}
-	k, err := secretkey.Sealing(ctx, tx, s.cfg.Keyring, s.now())
+	k, err := keyring.Sealing(ctx, tx, s.cfg.Keyring, s.now())
 	if err != nil {
 		return nil, err
 	}

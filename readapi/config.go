@@ -20,7 +20,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
@@ -37,13 +36,13 @@ type Authenticator interface {
 // must be quick and safe for concurrent use.
 type Limiter interface {
 	// Take counts one request of a key.
-	Take(key *access.Key) limit.Allowance
+	Take(key *access.Key) access.Allowance
 	// Left returns what a key has left, without counting.
-	Left(key *access.Key) limit.Allowance
+	Left(key *access.Key) access.Allowance
 	// Refuse counts one refused key of an address.
-	Refuse(address netip.Addr) limit.Allowance
+	Refuse(address netip.Addr) access.Allowance
 	// Refusals returns what an address has left, without counting.
-	Refusals(address netip.Addr) limit.Allowance
+	Refusals(address netip.Addr) access.Allowance
 }
 
 // RequestLog gets the record of every request after its answer was written;

@@ -15,7 +15,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // broken is a directory that returns an error, or panics.
@@ -35,7 +34,7 @@ func (b broken) AuthenticateSlowly(ctx context.Context, text string) (*access.Ke
 // jammed is a limiter that panics when it counts a key.
 type jammed struct{ readapi.Limiter }
 
-func (jammed) Take(*access.Key) limit.Allowance { panic("another bug with secrets in its text") }
+func (jammed) Take(*access.Key) access.Allowance { panic("another bug with secrets in its text") }
 
 // TestFaultsOfTheServer: inner errors are answered as documented, and callers do not see
 // their text.

@@ -17,7 +17,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // TestInstancesAreOne: a caller may reach another instance with every request, because
@@ -116,7 +115,7 @@ func (s *stand) stepped(t *testing.T) *stepped {
 	pool := testkit.Must(pg.Open(t.Context(), s.url, pg.Options{MaxConns: 6}))(t)
 	t.Cleanup(pool.Close)
 	directory := testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: pool, Format: s.format, Clock: s.clock.Now, PollEvery: time.Millisecond, OnPoll: i.polls.after}))(t)
-	limiter := testkit.Must(limit.New(limit.Config{Pool: pool, Clock: s.clock.Now, ExchangeEvery: time.Millisecond, OnExchange: i.exchanges.after}))(t)
+	limiter := testkit.Must(access.NewLimiter(access.LimiterConfig{Pool: pool, Clock: s.clock.Now, ExchangeEvery: time.Millisecond, OnExchange: i.exchanges.after}))(t)
 	cfg := s.config
 	cfg.Keys, cfg.Limiter = directory, limiter
 	runs(t, directory.Run)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // TestRefusalsLookAlike: missing, malformed, unknown, revoked and expired keys are
@@ -90,10 +89,10 @@ func TestRateLimits(t *testing.T) {
 	if r := s.get("/v1/me", key); r.status != 200 || r.header.Get("Ratelimit-Remaining") != "2" || r.header.Get("Ratelimit-Reset") != "60" {
 		t.Errorf("in the next minute: %d %v", r.status, r.header)
 	}
-	for i := range limit.RefusedKeysPerMinute + 4 {
+	for i := range access.RefusedKeysPerMinute + 4 {
 		r := s.get("/v1/me", "x")
-		want, left := 401, max(0, limit.RefusedKeysPerMinute-1-i)
-		if i > limit.RefusedKeysPerMinute { // more than 20 were sent before this one
+		want, left := 401, max(0, access.RefusedKeysPerMinute-1-i)
+		if i > access.RefusedKeysPerMinute { // more than 20 were sent before this one
 			want = 429
 		}
 		if r.status != want || r.header.Get("Ratelimit-Remaining") != fmt.Sprint(left) || r.header.Get("Ratelimit-Limit") != "20" {

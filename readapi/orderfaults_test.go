@@ -9,7 +9,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
@@ -60,7 +59,7 @@ func (s *stand) faultyKeys(t testing.TB) *faultyKeys {
 	}
 	s.clock.Advance(time.Millisecond)
 	k.revoked, k.expired = revoked.Reveal(), expired.Reveal()
-	for range limit.RefusedKeysPerMinute + 1 {
+	for range access.RefusedKeysPerMinute + 1 {
 		s.get("/v1/me", "nonsense", "X-Forwarded-For", k.blocked)
 	}
 	for _, p := range endpoints() {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
@@ -230,10 +229,10 @@ func (a askers) AuthenticateSlowly(ctx context.Context, text string) (*access.Ke
 
 type noLimit struct{}
 
-func (noLimit) Take(*access.Key) limit.Allowance    { return limit.Allowance{OK: true} }
-func (noLimit) Left(*access.Key) limit.Allowance    { return limit.Allowance{OK: true} }
-func (noLimit) Refuse(netip.Addr) limit.Allowance   { return limit.Allowance{OK: true} }
-func (noLimit) Refusals(netip.Addr) limit.Allowance { return limit.Allowance{OK: true} }
+func (noLimit) Take(*access.Key) access.Allowance    { return access.Allowance{OK: true} }
+func (noLimit) Left(*access.Key) access.Allowance    { return access.Allowance{OK: true} }
+func (noLimit) Refuse(netip.Addr) access.Allowance   { return access.Allowance{OK: true} }
+func (noLimit) Refusals(netip.Addr) access.Allowance { return access.Allowance{OK: true} }
 
 // readWriter keeps what is written.
 type readWriter struct {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // TestASlowedAddressCostsLittle: what an address sends that is over its refused keys costs
@@ -24,7 +23,7 @@ func TestASlowedAddressCostsLittle(t *testing.T) {
 	s := newStand(t)
 	s.workspace("acme")
 	s.keepKeys(t)
-	for range limit.RefusedKeysPerMinute + 1 {
+	for range access.RefusedKeysPerMinute + 1 {
 		s.get("/v1/me", "x", "X-Forwarded-For", bad)
 	}
 	invented := func() string { return testkit.Must(s.format.Generate(rand.Reader))(t).Reveal() }
@@ -67,10 +66,10 @@ func TestASlowedAddressCostsLittle(t *testing.T) {
 	}
 	s.clock.Advance(time.Minute)
 	linesBefore = lines()
-	for range limit.RefusedKeysPerMinute + 3 {
+	for range access.RefusedKeysPerMinute + 3 {
 		s.get("/v1/me", "x", "X-Forwarded-For", bad)
 	}
-	if n := lines() - linesBefore; n != limit.RefusedKeysPerMinute+2 {
+	if n := lines() - linesBefore; n != access.RefusedKeysPerMinute+2 {
 		t.Errorf("%d lines of log in the next minute", n)
 	}
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
@@ -42,7 +41,7 @@ type stand struct {
 	log       *eventlog.Log
 	store     *access.Store
 	format    access.Format
-	limiter   *limit.Limiter
+	limiter   *access.Limiter
 	directory *access.Directory
 	clock     *testkit.Clock
 	notifier  *eventlog.Notifier
@@ -124,7 +123,7 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 	s.format = access.NewFormat(brand.Brand{})
 	s.store = testkit.Must(access.NewStore(access.StoreConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
 	s.directory = testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: pool, Format: s.format, Clock: s.clock.Now}))(t)
-	s.limiter = testkit.Must(limit.New(limit.Config{Pool: pool, Clock: s.clock.Now}))(t)
+	s.limiter = testkit.Must(access.NewLimiter(access.LimiterConfig{Pool: pool, Clock: s.clock.Now}))(t)
 	s.notifier = eventlog.NewNotifier(pool, testkit.Discard())
 	s.config = readapi.Config{
 		Notifier: s.notifier,

@@ -19,7 +19,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // waitable are the endpoints on which a request can wait, each with an entry that shows a
@@ -396,7 +395,7 @@ type countedLimiter struct {
 	left atomic.Int64
 }
 
-func (l *countedLimiter) Left(key *access.Key) limit.Allowance {
+func (l *countedLimiter) Left(key *access.Key) access.Allowance {
 	l.left.Add(1)
 	return l.Limiter.Left(key)
 }

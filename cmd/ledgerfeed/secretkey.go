@@ -15,7 +15,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
-	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
@@ -39,7 +38,7 @@ type secretKeysView struct {
 	Fault  string          `json:"fault,omitempty"`
 }
 
-func viewSecretKeys(source string, s *secretkey.State, k *keyring.Keyring, fault error) secretKeysView {
+func viewSecretKeys(source string, s *keyring.State, k *keyring.Keyring, fault error) secretKeysView {
 	v := secretKeysView{Source: source, Keys: []secretKeyView{}, OK: true}
 	if fault != nil && !s.Unused() {
 		v.OK, v.Fault = false, fault.Error()
@@ -86,7 +85,7 @@ fingerprint tells nothing about its key.`,
 				if err != nil {
 					return err
 				}
-				s, err := secretkey.Read(ctx, d.Pool, env.Clock())
+				s, err := keyring.Read(ctx, d.Pool, env.Clock())
 				if err != nil {
 					return err
 				}
@@ -202,7 +201,7 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp
 	if err != nil {
 		return err
 	}
-	s, err := secretkey.Read(ctx, d.Pool, env.Clock())
+	s, err := keyring.Read(ctx, d.Pool, env.Clock())
 	if err != nil {
 		return err
 	}
@@ -233,13 +232,13 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp
 	if !inFile && s.Sealing != nil && *s.Sealing == k.Fingerprints()[0] && len(s.Missing(k)) == 0 {
 		fmt.Fprintln(env.ErrOut, "The first key of LEDGERFEED_SECRET_KEY is the one that encrypts already. To change it, put a new one before it.")
 	}
-	if err := secretkey.Rotate(ctx, d.Pool, k, env.Clock(), lost); err != nil {
+	if err := keyring.Rotate(ctx, d.Pool, k, env.Clock(), lost); err != nil {
 		if give.lost { // otherwise the key stays, for processes to be started again with it
 			err = errors.Join(err, undo())
 		}
 		return err
 	}
-	if v.Webhooks, err = secretkey.Reseal(ctx, d.Pool, k, env.Clock()); err != nil {
+	if v.Webhooks, err = keyring.Reseal(ctx, d.Pool, k, env.Clock()); err != nil {
 		return err
 	}
 	before := "the old key"
@@ -265,7 +264,7 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp
 // needs one: a process of an earlier version may have sealed it meanwhile.
 func keepSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, k *keyring.Keyring) (kept *keyring.Keyring, former string, err error) {
 	seals := k.Fingerprints()[0]
-	s, err := secretkey.Read(ctx, d.Pool, env.Clock())
+	s, err := keyring.Read(ctx, d.Pool, env.Clock())
 	if err != nil {
 		return nil, "", err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
-	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -432,7 +432,7 @@ func (s *store) takeLease(ctx context.Context, now time.Time) (lease string, err
 	}
 	lease = uuid.NewString()
 	err = pg.InLimitedTx(ctx, s.pool, s.leaseTime/renewals, func(tx pgx.Tx) error {
-		if err := secretkey.Hold(ctx, tx, s.keyring, now); err != nil {
+		if err := keyring.Hold(ctx, tx, s.keyring, now); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `

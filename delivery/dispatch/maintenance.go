@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
@@ -51,7 +51,7 @@ func (s *store) maintain(ctx context.Context, now time.Time, retention time.Dura
 	if removed != nil && !pg.Locked(removed) {
 		return removed
 	}
-	if _, err := secretkey.Reseal(ctx, s.pool, s.keyring, now); err != nil {
+	if _, err := keyring.Reseal(ctx, s.pool, s.keyring, now); err != nil {
 		return err
 	}
 	if err := s.forgetTraces(ctx, now); err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
-	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -108,7 +107,7 @@ func TestSecretsAreResealed(t *testing.T) {
 		return rows[0].Endpoint
 	}
 	both := testkit.Must(keyring.New("fedcba9876543210, 0123456789abcdef"))(t)
-	if err := secretkey.Rotate(t.Context(), pool, both, time.Now(), nil); err != nil {
+	if err := keyring.Rotate(t.Context(), pool, both, time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := (&store{pool: pool, keyring: both}).maintain(t.Context(), time.Now(), time.Hour); err != nil {
@@ -129,22 +128,22 @@ func TestALeaseNeedsTheKeyThatSeals(t *testing.T) {
 	pool := testkit.Pool(t)
 	older := testkit.Must(keyring.New("0123456789abcdef"))(t)
 	both := testkit.Must(keyring.New("fedcba9876543210, 0123456789abcdef"))(t)
-	if err := pg.InTx(t.Context(), pool, func(tx pgx.Tx) error { return secretkey.Register(t.Context(), tx, older, time.Now()) }); err != nil {
+	if err := pg.InTx(t.Context(), pool, func(tx pgx.Tx) error { return keyring.Register(t.Context(), tx, older, time.Now()) }); err != nil {
 		t.Fatal(err)
 	}
 	s := &store{pool: pool, keyring: older, leaseTime: time.Minute}
 	lease := testkit.Must(s.takeLease(t.Context(), time.Now()))(t)
-	var early *secretkey.NotReadyError
-	if err := secretkey.Rotate(t.Context(), pool, both, time.Now(), nil); !errors.As(err, &early) {
+	var early *keyring.NotReadyError
+	if err := keyring.Rotate(t.Context(), pool, both, time.Now(), nil); !errors.As(err, &early) {
 		t.Fatalf("a rotation beside a process that has the old key alone: %v", err)
 	}
 	if err := s.dropLease(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
-	if err := secretkey.Rotate(t.Context(), pool, both, time.Now(), nil); err != nil {
+	if err := keyring.Rotate(t.Context(), pool, both, time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
-	var missing *secretkey.MissingError
+	var missing *keyring.MissingError
 	if _, err := s.takeLease(t.Context(), time.Now()); !errors.As(err, &missing) {
 		t.Errorf("a lease of a process that has the old key alone: %v", err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -50,7 +49,7 @@ func (p *producer) publish(commit bool, messages ...*message.Message) {
 
 func (p *producer) source() ingest.Source {
 	p.t.Helper()
-	return testkit.Must(outbox.Open(context.Background(), testkit.Must(outbox.ParseTarget(p.url))(p.t)))(p.t)
+	return testkit.Must(ingest.Open(context.Background(), testkit.Must(ingest.ParseTarget(p.url))(p.t)))(p.t)
 }
 
 func msg(id, payload string) *message.Message { return message.NewMessage(id, []byte(payload)) }
@@ -204,12 +203,12 @@ func (c crashing) Next(ctx context.Context) (*ingest.Batch, error) {
 
 func TestAddressOfAnOutbox(t *testing.T) {
 	t.Parallel()
-	target := testkit.Must(outbox.ParseTarget("postgres://u:p@shop.example.com:5433/shop?topic=billing&sslmode=require"))(t)
+	target := testkit.Must(ingest.ParseTarget("postgres://u:p@shop.example.com:5433/shop?topic=billing&sslmode=require"))(t)
 	if target.Topic != "billing" || target.URL != "postgres://u:p@shop.example.com:5433/shop?sslmode=require" {
 		t.Errorf("%+v", target)
 	}
 	for _, wrong := range []string{"", "mysql://u:hunter2@x/y", "postgres://", "postgres://u:hunter2@x/y?topic=a-b", "postgres://u:hunter2@x/y?topic=", "://"} {
-		if _, err := outbox.ParseTarget(wrong); err == nil || strings.Contains(err.Error(), "hunter2") {
+		if _, err := ingest.ParseTarget(wrong); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	}

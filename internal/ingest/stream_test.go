@@ -10,7 +10,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingest/stream"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
 )
@@ -28,7 +27,7 @@ func broker(t *testing.T) (*natscluster.Cluster, nats.JetStreamContext) {
 
 func (n *installation) stream(c *natscluster.Cluster, parameters string) ingest.Source {
 	n.t.Helper()
-	return testkit.Must(stream.Open(stream.Config{
+	return testkit.Must(ingest.OpenStream(ingest.StreamConfig{
 		Target: testkit.Must(bus.ParseTarget(c.URL() + parameters))(n.t), Name: "test", Pool: n.pool,
 		Bus: bus.Config{Name: "test", Logger: n.logged.Logger()},
 	}))(n.t)

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
-	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
@@ -190,7 +189,7 @@ func reseal(ctx context.Context, m *Mover, to pgx.Tx) error {
 	if m.cfg.From.Keyring == nil || m.cfg.To.Keyring == nil {
 		return errNoKeyring
 	}
-	under, err := secretkey.Sealing(ctx, to, m.cfg.To.Keyring, m.now())
+	under, err := keyring.Sealing(ctx, to, m.cfg.To.Keyring, m.now())
 	if err != nil {
 		return fmt.Errorf("the new place: %w", err)
 	}

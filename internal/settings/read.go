@@ -22,7 +22,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
@@ -218,7 +217,7 @@ func isSource(text string) bool {
 		return false
 	}
 	_, stream := bus.ParseTarget(address)
-	_, table := outbox.ParseTarget(address)
+	_, table := ingest.ParseTarget(address)
 	return stream == nil || table == nil && rules.Token == 0 // an outbox has no subjects
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // Error is an error that is answered with a problem document (RFC 9457). It is the only
@@ -180,7 +179,7 @@ func TooManyRefusedKeys(reset int) *Error {
 	return &Error{
 		Status: http.StatusTooManyRequests, Code: CodeAddressSlowedDown, RetryAfter: reset, Refusal: RefusedSlowDown,
 		Detail: fmt.Sprintf("This address has sent more than %d refused keys within a minute. Wait %s and send a valid key.",
-			limit.RefusedKeysPerMinute, plural.Of(reset, "second", "seconds")),
+			access.RefusedKeysPerMinute, plural.Of(reset, "second", "seconds")),
 	}
 }
 
@@ -194,7 +193,7 @@ func Unauthorized(reason access.Reason, cause error) *Error {
 }
 
 // TooManyRequests is the answer to a key whose rate limit is reached.
-func TooManyRequests(a limit.Allowance) *Error {
+func TooManyRequests(a access.Allowance) *Error {
 	return &Error{
 		Status: http.StatusTooManyRequests, Code: CodeRateLimited, RetryAfter: a.Reset, Refusal: RefusedRateLimit,
 		Detail: fmt.Sprintf("This key may make %s a minute. Wait %s, then go on.", plural.Of(a.Limit, "request", "requests"), plural.Of(a.Reset, "second", "seconds")),

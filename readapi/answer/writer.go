@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // Writer writes the answer to one request. It belongs to the request's goroutine.
@@ -23,7 +23,7 @@ type Writer struct {
 	// Policy and Allowance are what the RateLimit headers say. Both must be set
 	// before anything is written.
 	Policy    Policy
-	Allowance limit.Allowance
+	Allowance access.Allowance
 
 	// LogPosition is the visible position that an answer of 200 or 304 is of; below 0, as
 	// at first: it is not about a workspace's data.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
@@ -40,7 +39,7 @@ func errorResponses(docsURL string) object {
 		answer.Unauthorized("", nil),
 		answer.LacksPermission(access.InvoicesRead),
 		answer.UnknownID("invoice"),
-		answer.TooManyRequests(limit.Allowance{Limit: access.DefaultRateLimit, Reset: 42}),
+		answer.TooManyRequests(access.Allowance{Limit: access.DefaultRateLimit, Reset: 42}),
 		answer.HeadersTooLarge(),
 		answer.Internal(nil),
 		answer.Unavailable(nil),

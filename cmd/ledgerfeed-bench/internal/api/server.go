@@ -27,7 +27,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
@@ -81,7 +80,7 @@ func ServeFrom(ctx context.Context, db *measure.Database, pool, feed *pgxpool.Po
 	if err != nil {
 		return nil, err
 	}
-	limiter, err := limit.New(limit.Config{Pool: db.Pool})
+	limiter, err := access.NewLimiter(access.LimiterConfig{Pool: db.Pool})
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingest/stream"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 )
@@ -122,7 +121,7 @@ func follow(ctx context.Context, group *errgroup.Group, home, away *measure.Data
 		pool.Close()
 		return err
 	}
-	source, err := stream.Open(stream.Config{Target: target, Name: "bench", Pool: away.Pool, Bus: bus.Config{Name: "ledgerfeed-bench", Logger: measure.NoLogger()}})
+	source, err := ingest.OpenStream(ingest.StreamConfig{Target: target, Name: "bench", Pool: away.Pool, Bus: bus.Config{Name: "ledgerfeed-bench", Logger: measure.NoLogger()}})
 	if err != nil {
 		pool.Close()
 		return err

@@ -12,7 +12,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
 )
 
 // outboxWorkspaces is of how many workspaces the messages of an outbox are, in turn.
@@ -80,7 +79,7 @@ func fillOutbox(ctx context.Context, db *measure.Database, n int) error {
 }
 
 func ingestAll(ctx context.Context, db *measure.Database, entries int) (time.Duration, error) {
-	source, err := outbox.Open(ctx, &outbox.Target{URL: db.URL, Topic: "ledgerfeed"})
+	source, err := ingest.Open(ctx, &ingest.Target{URL: db.URL, Topic: "ledgerfeed"})
 	if err != nil {
 		return 0, err
 	}

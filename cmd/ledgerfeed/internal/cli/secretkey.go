@@ -17,7 +17,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
-	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
@@ -37,7 +36,7 @@ func (e *Env) Keyring(ctx context.Context, db *Database, pool *pgxpool.Pool) (*k
 			k, err = e.makeSecretKey(ctx, tx, db)
 			return err
 		}
-		return secretkey.Register(ctx, tx, k, e.Clock())
+		return keyring.Register(ctx, tx, k, e.Clock())
 	})
 	if err != nil {
 		return nil, err
@@ -116,12 +115,12 @@ func (e *Env) makeSecretKey(ctx context.Context, tx pgx.Tx, db *Database) (*keyr
 		return nil, fmt.Errorf("cannot make a key for webhooks' secrets: %w", err)
 	}
 	file := e.SecretKeySource(db)
-	err = secretkey.Register(ctx, tx, k, e.Clock())
-	var missing *secretkey.MissingError
+	err = keyring.Register(ctx, tx, k, e.Clock())
+	var missing *keyring.MissingError
 	if errors.As(err, &missing) {
 		// A process beside this one may have made the file meanwhile.
 		if made, err := e.ReadKeyring(db); err != nil || made != nil {
-			return made, errors.Join(err, secretkey.Register(ctx, tx, made, e.Clock()))
+			return made, errors.Join(err, keyring.Register(ctx, tx, made, e.Clock()))
 		}
 		missing.Reason = noKey(file)
 	}
@@ -153,9 +152,9 @@ func newSecretKey() string {
 
 // CheckSecretKeys is State.Check for the keys from a source, with an error that says where
 // they were looked for if there are none.
-func CheckSecretKeys(s *secretkey.State, k *keyring.Keyring, source string) error {
+func CheckSecretKeys(s *keyring.State, k *keyring.Keyring, source string) error {
 	err := s.Check(k)
-	var missing *secretkey.MissingError
+	var missing *keyring.MissingError
 	if k == nil && errors.As(err, &missing) {
 		missing.Reason = noKey(source)
 	}

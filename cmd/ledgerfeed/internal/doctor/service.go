@@ -19,7 +19,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
-	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
@@ -61,7 +61,7 @@ func checkSettings(_ context.Context, x *examination) ([]Finding, error) {
 }
 
 func checkKeys(ctx context.Context, x *examination) ([]Finding, error) {
-	state, err := secretkey.Read(ctx, x.pool, x.env.Clock())
+	state, err := keyring.Read(ctx, x.pool, x.env.Clock())
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func checkKeys(ctx context.Context, x *examination) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	var missing *secretkey.MissingError
+	var missing *keyring.MissingError
 	if err := state.Check(k); errors.As(err, &missing) {
 		return []Finding{{Level: Error, Text: missing.Error(), Do: "give this process the key that is missing"}}, nil
 	} else if err != nil {

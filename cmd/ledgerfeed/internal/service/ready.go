@@ -17,7 +17,6 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/gauges"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -65,8 +64,8 @@ type Readiness struct {
 	Ready   bool      `json:"ready"`
 	Reasons []Unready `json:"reasons"`
 
-	Connections gauges.Connections `json:"connections"`        // to the database
-	Standbys    *standby.State     `json:"standbys,omitempty"` // that are read from; when they are not, the process is ready all the same
+	Connections PoolUse        `json:"connections"`        // to the database
+	Standbys    *standby.State `json:"standbys,omitempty"` // that are read from; when they are not, the process is ready all the same
 
 	// Notifications are the ways by which the process hears of the changes of others. Without
 	// one it works all the same, by sweeps.

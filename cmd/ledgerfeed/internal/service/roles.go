@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/gauges"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/signing"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
@@ -29,8 +28,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingest/outbox"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingest/stream"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
@@ -43,7 +40,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
@@ -93,7 +89,7 @@ func CheckRoles(roles []string, set *settings.Settings) error {
 // the program, connects to it and binds the listeners. Run starts it. When ctx ends while
 // it waits, the error is ErrStoppedWaiting.
 func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_ *Service, err error) {
-	s := &Service{env: env, database: db, roles: roles, metrics: prometheus.NewRegistry(), pools: gauges.NewPools()}
+	s := &Service{env: env, database: db, roles: roles, metrics: prometheus.NewRegistry(), pools: NewPools()}
 	if s.connections.most, err = Allowed(env, roles); err != nil {
 		return nil, err
 	}
@@ -147,8 +143,8 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 	if err := followStandbys(s); err != nil {
 		return err
 	}
-	s.metrics.MustRegister(gauges.Notifications(s.notifier)...)
-	state, err := gauges.NewState(s.pool, s.env.Logger, s.metrics, s.env.Settings.MetricsWorkspaces)
+	s.metrics.MustRegister(Notifications(s.notifier)...)
+	state, err := NewState(s.pool, s.env.Logger, s.metrics, s.env.Settings.MetricsWorkspaces)
 	if err != nil {
 		return err
 	}
@@ -204,7 +200,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	limiter, err := limit.New(limit.Config{Pool: s.pool, Clock: s.env.Clock, Log: s.env.Logger})
+	limiter, err := access.NewLimiter(access.LimiterConfig{Pool: s.pool, Clock: s.env.Clock, Log: s.env.Logger})
 	if err != nil {
 		return err
 	}
@@ -472,17 +468,17 @@ func prepareIngest(ctx context.Context, s *Service) error {
 // openSource opens an outbox or a stream, by the scheme of the address.
 func openSource(ctx context.Context, s *Service, pool *pgxpool.Pool, address string) (ingest.Source, error) {
 	if strings.HasPrefix(address, "postgres") {
-		target, err := outbox.ParseTarget(address)
+		target, err := ingest.ParseTarget(address)
 		if err != nil {
 			return nil, err
 		}
-		return outbox.Open(ctx, target)
+		return ingest.Open(ctx, target)
 	}
 	target, err := bus.ParseTarget(address)
 	if err != nil {
 		return nil, err
 	}
-	return stream.Open(stream.Config{
+	return ingest.OpenStream(ingest.StreamConfig{
 		Target: target, Name: s.env.Settings.IngestName, Pool: pool, Bus: bus.Config{Name: "ledgerfeed " + s.env.Settings.IngestName, Logger: s.env.Logger},
 	})
 }

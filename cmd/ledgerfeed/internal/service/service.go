@@ -16,9 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/gauges"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
-	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/heap"
@@ -37,7 +35,7 @@ type Service struct {
 	metrics  *prometheus.Registry
 	notifier *eventlog.Notifier
 	pool     *pgxpool.Pool // for everything but requests, projecting and delivering
-	pools    *gauges.Pools
+	pools    *Pools
 
 	connections struct { // to the database
 		most     int
@@ -55,9 +53,9 @@ type Service struct {
 	wrongClock  atomic.Pointer[string] // what is wrong with the clock; nil: nothing
 	certificate *tlslisten.Certificate // of the API and the console; nil: no TLS
 
-	keysAsked bool                    // a role needs the keys for webhooks' secrets
-	keyring   *keyring.Keyring        // these keys
-	refused   *secretkey.MissingError // why there are none
+	keysAsked bool                  // a role needs the keys for webhooks' secrets
+	keyring   *keyring.Keyring      // these keys
+	refused   *keyring.MissingError // why there are none
 
 	components []component
 	admin      *group // the listener for operators and the watchdog: from the beginning to the very end

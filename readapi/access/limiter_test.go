@@ -1,4 +1,4 @@
-package limit
+package access
 
 import (
 	"context"
@@ -11,26 +11,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
-	"github.com/ledgerfeed/ledgerfeed/migrations"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-func TestMain(m *testing.M) {
-	testkit.MainAs(m, migrations.Up, migrations.ApplyGrants)
-}
-
-// start is a time in the middle of a minute.
-var start = time.Date(2026, 10, 2, 9, 15, 30, 123456000, time.UTC)
-
-// bundle is a database and the clock of the limiters that share it.
-type bundle struct {
+// limitBundle is a database and the clock of the limiters that share it.
+type limitBundle struct {
 	pool  *pgxpool.Pool
 	clock *testkit.Clock
 }
 
-func setup(t *testing.T) *bundle {
+func limitSetup(t *testing.T) *limitBundle {
 	t.Helper()
-	return &bundle{pool: testkit.Pool(t), clock: testkit.NewClock(start)}
+	return &limitBundle{pool: testkit.Pool(t), clock: testkit.NewClock(start)}
 }
 
 // counting is a Limiter whose exchanges a test can wait for.
@@ -40,10 +31,10 @@ type counting struct {
 	exchanged chan error
 }
 
-func (b *bundle) limiter(t *testing.T) *counting {
+func (b *limitBundle) limiter(t *testing.T) *counting {
 	t.Helper()
 	c := &counting{exchanged: make(chan error)}
-	c.Limiter = testkit.Must(New(Config{
+	c.Limiter = testkit.Must(NewLimiter(LimiterConfig{
 		Pool: b.pool, Clock: b.clock.Now, ExchangeEvery: 5 * time.Millisecond,
 		OnExchange: func(err error) { c.exchanged <- err },
 	}))(t)
@@ -91,15 +82,15 @@ func (c *counting) exchange(t *testing.T) error {
 
 func TestLimiterCountsKeys(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := limitSetup(t)
 	l := b.limiter(t) // does not run: an instance alone counts all the same
-	key := &access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 3}
+	key := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 3}
 	for i, want := range []Allowance{{Limit: 3, Remaining: 2, Reset: 30, OK: true}, {Limit: 3, Remaining: 1, Reset: 30, OK: true}, {Limit: 3, Remaining: 0, Reset: 30, OK: true}, {Limit: 3, Remaining: 0, Reset: 30, OK: false}, {Limit: 3, Remaining: 0, Reset: 30, OK: false}} {
 		if got := l.Take(key); got != want {
 			t.Errorf("request %d: %+v, want %+v", i+1, got, want)
 		}
 	}
-	raised := &access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 5}
+	raised := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 5}
 	if got := l.Take(raised); !got.OK || got.Remaining != 1 {
 		t.Errorf("with a raised limit: %+v", got)
 	}
@@ -115,7 +106,7 @@ func TestLimiterCountsKeys(t *testing.T) {
 
 func TestLimiterCountsAddresses(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := limitSetup(t)
 	l := b.limiter(t)
 	a, same, next := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::ffff:1"), netip.MustParseAddr("2001:db8:0:1::1")
 	for i := range RefusedKeysPerMinute + 1 {
@@ -147,11 +138,11 @@ func TestLimiterCountsAddresses(t *testing.T) {
 // TestInstancesCountTogether: after one exchange of each, both know everything.
 func TestInstancesCountTogether(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := limitSetup(t)
 	one, two := b.limiter(t), b.limiter(t)
 	one.start(t)
 	two.start(t)
-	key, other := &access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 120}, &access.Key{ID: "key_2", WorkspaceID: "globex", RateLimit: 2}
+	key, other := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 120}, &Key{ID: "key_2", WorkspaceID: "globex", RateLimit: 2}
 	address := netip.MustParseAddr("2001:db8::1")
 	for range 70 {
 		one.Take(key)
@@ -222,8 +213,8 @@ func TestInstancesCountTogether(t *testing.T) {
 // instances: none is lost, none counted twice.
 func TestManyInstancesNeverLoseACount(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	key := &access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 1_000_000}
+	b := limitSetup(t)
+	key := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 1_000_000}
 	instances := make([]*counting, 4)
 	var group sync.WaitGroup
 	for i := range instances {
@@ -232,7 +223,7 @@ func TestManyInstancesNeverLoseACount(t *testing.T) {
 		group.Go(func() {
 			for n := range 2000 {
 				instances[i].Take(key)
-				instances[i].Take(&access.Key{ID: fmt.Sprintf("key_%d", n%50+2), WorkspaceID: "acme", RateLimit: 1000})
+				instances[i].Take(&Key{ID: fmt.Sprintf("key_%d", n%50+2), WorkspaceID: "acme", RateLimit: 1000})
 			}
 		})
 	}
@@ -268,10 +259,10 @@ func TestManyInstancesNeverLoseACount(t *testing.T) {
 // nothing, and catches up.
 func TestLimiterWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := limitSetup(t)
 	l := b.limiter(t)
 	l.start(t)
-	key := &access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 10}
+	key := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 10}
 	l.Take(key)
 	if err := l.exchange(t); err != nil {
 		t.Fatal(err)
@@ -299,9 +290,9 @@ func TestLimiterWithoutTheDatabase(t *testing.T) {
 // TestCountingAsksNoDatabase: this pool has no database, and would panic.
 func TestCountingAsksNoDatabase(t *testing.T) {
 	t.Parallel()
-	l := testkit.Must(New(Config{Pool: new(pgxpool.Pool), Clock: testkit.NewClock(start).Now}))(t)
+	l := testkit.Must(NewLimiter(LimiterConfig{Pool: new(pgxpool.Pool), Clock: testkit.NewClock(start).Now}))(t)
 	for range 1000 {
-		l.Take(&access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 120})
+		l.Take(&Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 120})
 		l.Refuse(netip.MustParseAddr("2001:db8::1"))
 		l.Refusals(netip.MustParseAddr("192.0.2.1"))
 	}
@@ -311,7 +302,7 @@ func TestCountingAsksNoDatabase(t *testing.T) {
 // million others, and no more of them than there is room for are told to other instances.
 func TestFloodOfAddresses(t *testing.T) {
 	t.Parallel()
-	l := testkit.Must(New(Config{Pool: new(pgxpool.Pool), Clock: testkit.NewClock(start).Now}))(t)
+	l := testkit.Must(NewLimiter(LimiterConfig{Pool: new(pgxpool.Pool), Clock: testkit.NewClock(start).Now}))(t)
 	persistent := netip.MustParseAddr("203.0.113.7")
 	for range RefusedKeysPerMinute + 1 {
 		l.Refuse(persistent)
@@ -337,16 +328,16 @@ func flood(l *Limiter, networks int) {
 
 func TestLimiterConfig(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range []Config{{}, {Pool: new(pgxpool.Pool), ExchangeEvery: -1}, {Pool: new(pgxpool.Pool), ExchangeEvery: 2 * time.Second}} {
-		if _, err := New(cfg); err == nil {
+	for _, cfg := range []LimiterConfig{{}, {Pool: new(pgxpool.Pool), ExchangeEvery: -1}, {Pool: new(pgxpool.Pool), ExchangeEvery: 2 * time.Second}} {
+		if _, err := NewLimiter(cfg); err == nil {
 			t.Errorf("%+v is taken", cfg)
 		}
 	}
 }
 
 func BenchmarkTake(b *testing.B) {
-	l := testkit.Must(New(Config{Pool: new(pgxpool.Pool)}))(b)
-	key := &access.Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 1 << 40}
+	l := testkit.Must(NewLimiter(LimiterConfig{Pool: new(pgxpool.Pool)}))(b)
+	key := &Key{ID: "key_1", WorkspaceID: "acme", RateLimit: 1 << 40}
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			l.Take(key)

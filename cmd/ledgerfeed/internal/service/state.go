@@ -1,7 +1,8 @@
-// Package gauges has the metrics that tell the state of the whole service, as its
+// This file has the metrics that tell the state of the whole service, as its
 // database has it, and those of connection pools. Every serving process offers the
 // former, with the same values: take the maximum over the processes.
-package gauges
+
+package service
 
 import (
 	"context"
@@ -24,9 +25,9 @@ import (
 // reading took, because alerts take a state that is older than 5 minutes for unknown, and
 // a lock that held up one reading must not hide those after it.
 const (
-	interval = 15 * time.Second
-	share    = 100
-	longest  = time.Minute
+	interval    = 15 * time.Second
+	pauseFactor = 100
+	longest     = time.Minute
 )
 
 // readTimeout bounds one reading.
@@ -111,7 +112,7 @@ func (s *State) Run(ctx context.Context) error {
 		if ctx.Err() == nil {
 			outage.Note(ctx, err)
 		}
-		if !flow.Pause(ctx, min(max(interval, share*time.Since(began)), longest)) {
+		if !flow.Pause(ctx, min(max(interval, pauseFactor*time.Since(began)), longest)) {
 			return nil
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build full
 
-package limit
+package access
 
 import (
 	"net/netip"
@@ -15,7 +15,7 @@ import (
 // TestFloodTakesLittleMemory: ten million networks do not make the process grow, and an
 // address that goes on sending refused keys is still slowed down.
 func TestFloodTakesLittleMemory(t *testing.T) { // alone, because it measures the process
-	l := testkit.Must(New(Config{Pool: new(pgxpool.Pool), Clock: testkit.NewClock(start).Now}))(t)
+	l := testkit.Must(NewLimiter(LimiterConfig{Pool: new(pgxpool.Pool), Clock: testkit.NewClock(start).Now}))(t)
 	persistent := netip.MustParseAddr("203.0.113.7")
 	for range RefusedKeysPerMinute + 1 {
 		l.Refuse(persistent)

@@ -1,4 +1,4 @@
-package limit
+package access
 
 // count is what is known of one key or address in one clock minute. A request
 // counted here is first pending, then in flight while an exchange adds it to the

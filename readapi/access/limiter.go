@@ -1,4 +1,4 @@
-package limit
+package access
 
 import (
 	"errors"
@@ -8,12 +8,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// Config is what a Limiter needs.
-type Config struct {
+// LimiterConfig is what a Limiter needs.
+type LimiterConfig struct {
 	Pool  *pgxpool.Pool    // required; Run holds one of its connections
 	Clock func() time.Time // nil: time.Now
 	Log   *slog.Logger     // gets a line when exchanges begin to fail and when they work again; nil: no lines
@@ -30,14 +28,14 @@ type Config struct {
 // Limiter counts the requests of keys and the refused keys of addresses. Its
 // methods may be called by any number of goroutines.
 type Limiter struct {
-	cfg       Config
+	cfg       LimiterConfig
 	keys      *keyCounts
 	addresses *addressCounts
 	running   atomic.Bool
 }
 
-// New makes a Limiter. The error says what is wrong with cfg.
-func New(cfg Config) (*Limiter, error) {
+// NewLimiter makes a Limiter. The error says what is wrong with cfg.
+func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 	if cfg.Pool == nil {
 		return nil, errors.New("rate limiter: Pool must be set")
 	}
@@ -60,14 +58,14 @@ func New(cfg Config) (*Limiter, error) {
 }
 
 // Take counts one request of a key, unless the key's limit is reached.
-func (l *Limiter) Take(key *access.Key) Allowance {
+func (l *Limiter) Take(key *Key) Allowance {
 	now := l.cfg.Clock()
 	total, ok := l.keys.take(minuteOf(now), key)
 	return allowance(key.RateLimit, total, ok, now)
 }
 
 // Left returns what a key has left, without counting.
-func (l *Limiter) Left(key *access.Key) Allowance {
+func (l *Limiter) Left(key *Key) Allowance {
 	now := l.cfg.Clock()
 	total := l.keys.total(minuteOf(now), key)
 	return allowance(key.RateLimit, total, total <= int64(key.RateLimit), now)

@@ -1,4 +1,4 @@
-package secretkey_test
+package keyring_test
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
-	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -56,14 +55,14 @@ func (b *bench) inTx(do func(context.Context, pgx.Tx) error) error {
 
 func (b *bench) register(text string) error {
 	return b.inTx(func(ctx context.Context, tx pgx.Tx) error {
-		return secretkey.Register(ctx, tx, keys(b.t, text), time.Now())
+		return keyring.Register(ctx, tx, keys(b.t, text), time.Now())
 	})
 }
 
 // seal adds a webhook with a secret that a process with the keys has sealed.
 func (b *bench) seal(id, text string) error {
 	return b.inTx(func(ctx context.Context, tx pgx.Tx) error {
-		k, err := secretkey.Sealing(ctx, tx, keys(b.t, text), time.Now())
+		k, err := keyring.Sealing(ctx, tx, keys(b.t, text), time.Now())
 		if err != nil {
 			return err
 		}
@@ -85,7 +84,7 @@ func (b *bench) opens(id, text string) bool {
 }
 
 func isMissing(err error) bool {
-	var missing *secretkey.MissingError
+	var missing *keyring.MissingError
 	return errors.As(err, &missing)
 }
 
@@ -167,14 +166,14 @@ func TestRotate(t *testing.T) {
 		}
 	}
 	rotate := func(text string) error {
-		return secretkey.Rotate(t.Context(), b.pool, keys(t, text), time.Now(), nil)
+		return keyring.Rotate(t.Context(), b.pool, keys(t, text), time.Now(), nil)
 	}
 	if err := rotate(second); !isMissing(err) {
 		t.Errorf("without the old key: %v", err)
 	}
 	fingerprint := func(text string) []byte { f := keys(t, text).Fingerprints()[0]; return f[:] }
 	b.exec(`INSERT INTO webhook_instance (instance_id, lease_until, secret_keys) VALUES ('i', now() + interval '1 hour', ARRAY[$1::bytea])`, fingerprint(first))
-	var early *secretkey.NotReadyError
+	var early *keyring.NotReadyError
 	if err := rotate(second + "," + first); !errors.As(err, &early) || early.Processes != 1 {
 		t.Errorf("while a process delivers without the new key: %v", err)
 	}
@@ -187,7 +186,7 @@ func TestRotate(t *testing.T) {
 	if err := b.seal("wh_3", first+","+second); err != nil || !b.opens("wh_3", second) {
 		t.Errorf("not sealed under the new key: %v", err)
 	}
-	if n, err := secretkey.Reseal(t.Context(), b.pool, keys(t, second+","+first), time.Now()); n != 2 || err != nil {
+	if n, err := keyring.Reseal(t.Context(), b.pool, keys(t, second+","+first), time.Now()); n != 2 || err != nil {
 		t.Errorf("%d sealed again, %v", n, err)
 	}
 	for _, id := range []string{"wh_1", "wh_2", "wh_3"} {
@@ -214,20 +213,20 @@ func TestOlderSecretsAreSealedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	both := second + "," + first
-	if err := errors.Join(b.seal("wh_1", first), secretkey.Rotate(t.Context(), b.pool, keys(t, both), time.Now(), nil), b.seal("wh_2", both)); err != nil {
+	if err := errors.Join(b.seal("wh_1", first), keyring.Rotate(t.Context(), b.pool, keys(t, both), time.Now(), nil), b.seal("wh_2", both)); err != nil {
 		t.Fatal(err)
 	}
 	b.exec(`UPDATE webhook SET secret = w.secret FROM (SELECT secret FROM webhook WHERE webhook_id = 'wh_2') AS w WHERE webhook_id = 'wh_1'`)
 	b.exec(`UPDATE webhook SET older_secrets = ARRAY[$1::bytea, $2::bytea, $1::bytea], older_secrets_until = ARRAY[now() + interval '2 hours', now() + interval '1 hour', now() - interval '1 hour']
 		 WHERE webhook_id = 'wh_1'`, keys(t, second).Seal("acme", "wh_1", "whsec_newer"), keys(t, first).Seal("acme", "wh_1", "whsec_older"))
 	f := keys(t, first).Fingerprints()[0]
-	if s := testkit.Must(secretkey.Read(t.Context(), b.pool, time.Now()))(t); s.Secrets[f] != 1 {
+	if s := testkit.Must(keyring.Read(t.Context(), b.pool, time.Now()))(t); s.Secrets[f] != 1 {
 		t.Errorf("%d secrets need the first key, want 1", s.Secrets[f])
 	}
 	if err := b.register(second); !isMissing(err) {
 		t.Errorf("without the key of an older secret: %v", err)
 	}
-	if n, err := secretkey.Reseal(t.Context(), b.pool, keys(t, both), time.Now()); n != 1 || err != nil {
+	if n, err := keyring.Reseal(t.Context(), b.pool, keys(t, both), time.Now()); n != 1 || err != nil {
 		t.Errorf("%d sealed again, %v", n, err)
 	}
 	var boxes [][]byte
@@ -250,7 +249,7 @@ func TestGiveUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	give := func(lost string) error {
-		return secretkey.Rotate(t.Context(), b.pool, keys(t, second), time.Now(), keys(t, lost).Fingerprints())
+		return keyring.Rotate(t.Context(), b.pool, keys(t, second), time.Now(), keys(t, lost).Fingerprints())
 	}
 	if err := give("a key that nobody has"); !isMissing(err) {
 		t.Errorf("a key was given up in another one's place: %v", err)
@@ -261,7 +260,7 @@ func TestGiveUp(t *testing.T) {
 	if err := b.register(second); err != nil {
 		t.Errorf("after the other key was given up: %v", err)
 	}
-	if n, err := secretkey.Reseal(t.Context(), b.pool, keys(t, second), time.Now()); n != 0 || err != nil {
+	if n, err := keyring.Reseal(t.Context(), b.pool, keys(t, second), time.Now()); n != 0 || err != nil {
 		t.Errorf("%d sealed again, %v", n, err)
 	}
 	if err := b.seal("wh_2", second); err != nil || !b.opens("wh_2", second) {
@@ -289,7 +288,7 @@ func TestARotationThatWaitsDelaysNobody(t *testing.T) {
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	testkit.Must(tx.Exec(t.Context(), `SELECT FROM secret_key FOR UPDATE`))(t)
 	rotated := make(chan error, 1)
-	go func() { rotated <- secretkey.Rotate(t.Context(), b.pool, keys(t, second+","+first), time.Now(), nil) }()
+	go func() { rotated <- keyring.Rotate(t.Context(), b.pool, keys(t, second+","+first), time.Now(), nil) }()
 	testkit.Eventually(t, func() error { return testkit.LockAwaited(t, b.pool, 1) })
 	// It may queue behind the rotation for a moment, and must not until the other one ends.
 	if err := b.seal("wh_1", first); err != nil {

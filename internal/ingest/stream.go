@@ -1,6 +1,7 @@
-// Package stream reads a stream of NATS JetStream, in the order of the stream. It is a
+// This file reads a stream of NATS JetStream, in the order of the stream. It is a
 // source of package ingest.
-package stream
+
+package ingest
 
 import (
 	"context"
@@ -20,13 +21,12 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 )
 
 const (
 	// batchSize and batchBytes bound what is in memory.
-	batchSize  = 1000
-	batchBytes = 8 << 20
+	streamBatchSize = 1000
+	batchBytes      = 8 << 20
 
 	// idleWait is how long Next waits for a first message, lingerWait for a further one, and
 	// gatherTime for all further ones: where messages come steadily, the first must not wait
@@ -43,25 +43,25 @@ const (
 	askTimeout = 5 * time.Second
 
 	// maxUUID bounds the UUID of a dead letter, which is among its headers as well.
-	maxUUID = 255
+	streamMaxUUID = 255
 
 	// deadSuffix is behind the subject of messages in that of their dead letters, which
 	// are in a stream of their own.
-	deadSuffix = "_dead"
+	streamDeadSuffix = "_dead"
 )
 
-// Config of a Source.
-type Config struct {
+// StreamConfig of a Source.
+type StreamConfig struct {
 	Target *bus.Target   // Subject: what is read of the stream is below it
 	Name   string        // of the position
 	Pool   *pgxpool.Pool // of the database of the log
 	Bus    bus.Config
 }
 
-// Source reads a stream. It is an ingest.Source. Its position is in the database of the
+// StreamSource reads a stream. It is an ingest.Source. Its position is in the database of the
 // log, and moves only from where this process has read: a process that has been overtaken
 // begins again behind the other.
-type Source struct {
+type StreamSource struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
 	target   *bus.Target
@@ -77,8 +77,8 @@ type Source struct {
 	format   wmnats.NATSMarshaler
 }
 
-// Open prepares to read a stream; it does not wait for the broker.
-func Open(cfg Config) (*Source, error) {
+// OpenStream prepares to read a stream; it does not wait for the broker.
+func OpenStream(cfg StreamConfig) (*StreamSource, error) {
 	conn, err := bus.Connect(cfg.Target, cfg.Bus)
 	if err != nil {
 		return nil, err
@@ -88,17 +88,17 @@ func Open(cfg Config) (*Source, error) {
 		conn.Close()
 		return nil, fmt.Errorf("prepare to read: %w", err)
 	}
-	return &Source{conn: conn, js: js, target: cfg.Target, position: position{cfg.Pool, cfg.Name, uuid.NewString()}}, nil
+	return &StreamSource{conn: conn, js: js, target: cfg.Target, position: position{cfg.Pool, cfg.Name, uuid.NewString()}}, nil
 }
 
 // Close closes the connection.
-func (s *Source) Close() {
+func (s *StreamSource) Close() {
 	s.forget()
 	s.conn.Close()
 }
 
 // forget has the next read begin behind what is done.
-func (s *Source) forget() {
+func (s *StreamSource) forget() {
 	if s.messages != nil {
 		s.messages.Stop()
 	}
@@ -106,7 +106,7 @@ func (s *Source) forget() {
 }
 
 // Next returns the next messages, or nil when there are none, or another process reads.
-func (s *Source) Next(ctx context.Context) (*ingest.Batch, error) {
+func (s *StreamSource) Next(ctx context.Context) (*Batch, error) {
 	if s.messages == nil || time.Since(s.held) > holdAgain {
 		if held, err := s.hold(ctx); err != nil || !held {
 			return nil, err
@@ -128,7 +128,7 @@ func (s *Source) Next(ctx context.Context) (*ingest.Batch, error) {
 
 // hold says that this process reads, unless another one does, and makes a reader where there
 // is none, or another process has read meanwhile.
-func (s *Source) hold(ctx context.Context) (held bool, err error) {
+func (s *StreamSource) hold(ctx context.Context) (held bool, err error) {
 	began := time.Now() // not of the injected clock: the database's is compared with it
 	at, created, held, err := s.position.hold(ctx)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *Source) hold(ctx context.Context) (held bool, err error) {
 
 // begin makes a reader behind a sequence; of a stream that is another one than it was, at
 // its beginning.
-func (s *Source) begin(ctx context.Context, at uint64, created time.Time) error {
+func (s *StreamSource) begin(ctx context.Context, at uint64, created time.Time) error {
 	s.forget()
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -179,7 +179,7 @@ func (s *Source) begin(ctx context.Context, at uint64, created time.Time) error 
 }
 
 // ask asks for the stream, and when it was made.
-func (s *Source) ask(ctx context.Context) (stream jetstream.Stream, made time.Time, err error) {
+func (s *StreamSource) ask(ctx context.Context) (stream jetstream.Stream, made time.Time, err error) {
 	s.checked = time.Now() // not of the injected clock: it is about the load of the broker
 	stream, err = s.js.Stream(ctx, s.target.Stream)
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *Source) ask(ctx context.Context) (stream jetstream.Stream, made time.Ti
 }
 
 // check makes a reader of the stream that is there now, if it is another one.
-func (s *Source) check(ctx context.Context) error {
+func (s *StreamSource) check(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	_, made, err := s.ask(limited)
@@ -200,11 +200,11 @@ func (s *Source) check(ctx context.Context) error {
 }
 
 // gather collects messages until there are enough, or no more come.
-func (s *Source) gather(ctx context.Context) (*ingest.Batch, error) {
-	b := &ingest.Batch{}
+func (s *StreamSource) gather(ctx context.Context) (*Batch, error) {
+	b := &Batch{}
 	before, bytes := s.at, 0
 	var first time.Time // not of the injected clock: it is about the load of the database
-	for wait := idleWait; len(b.Messages) < batchSize && bytes < batchBytes && ctx.Err() == nil; wait = lingerWait {
+	for wait := idleWait; len(b.Messages) < streamBatchSize && bytes < batchBytes && ctx.Err() == nil; wait = lingerWait {
 		if len(b.Messages) == 1 {
 			first = time.Now()
 		} else if len(b.Messages) > 1 && time.Since(first) > gatherTime {
@@ -232,7 +232,7 @@ func (s *Source) gather(ctx context.Context) (*ingest.Batch, error) {
 		return nil, nil
 	}
 	after := s.read
-	b.Done = func(ctx context.Context, dead []ingest.Dead) error {
+	b.Done = func(ctx context.Context, dead []Dead) error {
 		err := s.done(ctx, before, after, dead)
 		if err != nil {
 			s.forget()
@@ -249,8 +249,8 @@ var errNotConnected = errors.New("there is no connection to NATS")
 const metadataSequence = "stream_sequence"
 
 // message makes Watermill's message of NATS'. One without a UUID has its Nats-Msg-Id.
-func (s *Source) message(msg jetstream.Msg) ingest.Message {
-	m := ingest.Message{Subject: msg.Subject(), Headers: headers(msg.Headers())}
+func (s *StreamSource) message(msg jetstream.Msg) Message {
+	m := Message{Subject: msg.Subject(), Headers: headers(msg.Headers())}
 	m.Tokens = strings.Split(strings.TrimPrefix(m.Subject, s.target.Subject+"."), ".")
 	var err error
 	m.Message, err = s.format.Unmarshal(&nats.Msg{Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data()})
@@ -277,7 +277,7 @@ func headers(h nats.Header) []byte {
 }
 
 // done publishes dead letters and moves the position.
-func (s *Source) done(ctx context.Context, before, after uint64, dead []ingest.Dead) error {
+func (s *StreamSource) done(ctx context.Context, before, after uint64, dead []Dead) error {
 	for i := range dead {
 		if err := s.bury(ctx, &dead[i]); err != nil {
 			return err
@@ -292,11 +292,11 @@ func (s *Source) done(ctx context.Context, before, after uint64, dead []ingest.D
 
 // bury publishes a dead letter, without its payload where the broker takes none of that size:
 // the message stays in its own stream.
-func (s *Source) bury(ctx context.Context, d *ingest.Dead) error {
+func (s *StreamSource) bury(ctx context.Context, d *Dead) error {
 	letter, sequence := d.Letter(), d.Message.Metadata.Get(metadataSequence)
-	out := nats.NewMsg(s.target.Subject + deadSuffix)
+	out := nats.NewMsg(s.target.Subject + streamDeadSuffix)
 	out.Data = letter.Payload
-	if len(d.Message.UUID) <= maxUUID {
+	if len(d.Message.UUID) <= streamMaxUUID {
 		out.Header.Set(wmnats.WatermillUUIDHdr, d.Message.UUID)
 	}
 	for name, value := range letter.Metadata {
@@ -307,8 +307,8 @@ func (s *Source) bury(ctx context.Context, d *ingest.Dead) error {
 	id := fmt.Sprintf("%s/%d/%s", s.target.Stream, s.created.UnixMicro(), sequence)
 	_, err := s.js.PublishMsg(ctx, out, jetstream.WithMsgID(id))
 	if tooLarge(err) && len(out.Data) > 0 {
-		out.Header.Set(ingest.MetadataCut, fmt.Sprintf("the payload (%d bytes) and the headers", len(out.Data)))
-		out.Header.Del(ingest.MetadataHeaders)
+		out.Header.Set(MetadataCut, fmt.Sprintf("the payload (%d bytes) and the headers", len(out.Data)))
+		out.Header.Del(MetadataHeaders)
 		out.Data = nil
 		_, err = s.js.PublishMsg(ctx, out, jetstream.WithMsgID(id))
 	}
@@ -331,7 +331,7 @@ func tooLarge(err error) bool {
 const codeTooLarge = 10054
 
 // Lag is how many messages the reader has not been given.
-func (s *Source) Lag(ctx context.Context) (int64, error) {
+func (s *StreamSource) Lag(ctx context.Context) (int64, error) {
 	if s.reader == nil {
 		return -1, nil
 	}

@@ -1,8 +1,9 @@
-// Package outbox reads an outbox table in a producer's own PostgreSQL, which the producer
+// This file reads an outbox table in a producer's own PostgreSQL, which the producer
 // writes with watermill-sql's publisher in the transactions of its own work. It is a source
 // of package ingest, by watermill-sql's schema adapters; the stock subscriber gives one
 // message after the other, this one batches.
-package outbox
+
+package ingest
 
 import (
 	"context"
@@ -19,7 +20,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -71,8 +71,8 @@ func ParseTarget(address string) (*Target, error) {
 	return &Target{u.String(), topic}, nil
 }
 
-// Source reads an outbox. It is an ingest.Source.
-type Source struct {
+// OutboxSource reads an outbox. It is an ingest.Source.
+type OutboxSource struct {
 	pool    *pgxpool.Pool
 	topic   string
 	schema  wsql.DefaultPostgreSQLSchema
@@ -81,16 +81,16 @@ type Source struct {
 }
 
 // Open prepares to read an outbox; it does not connect yet.
-func Open(ctx context.Context, target *Target) (*Source, error) {
+func Open(ctx context.Context, target *Target) (*OutboxSource, error) {
 	pool, err := pg.Open(ctx, target.URL, pg.Options{MaxConns: connections})
 	if err != nil {
 		return nil, fmt.Errorf("open the database of the outbox: %w", err)
 	}
-	return &Source{pool: pool, topic: target.Topic, schema: wsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batchSize}}, nil
+	return &OutboxSource{pool: pool, topic: target.Topic, schema: wsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batchSize}}, nil
 }
 
 // Close closes the connections.
-func (s *Source) Close() { s.pool.Close() }
+func (s *OutboxSource) Close() { s.pool.Close() }
 
 // deadSchema is of the table of dead letters, whose payloads may be anything.
 func deadSchema() wsql.DefaultPostgreSQLSchema {
@@ -98,7 +98,7 @@ func deadSchema() wsql.DefaultPostgreSQLSchema {
 }
 
 // prepare makes what is missing of the tables and the group's offset.
-func (s *Source) prepare(ctx context.Context) error {
+func (s *OutboxSource) prepare(ctx context.Context) error {
 	if s.ready {
 		return nil
 	}
@@ -153,7 +153,7 @@ func execute(ctx context.Context, tx pgx.Tx, queries []wsql.Query) error {
 
 // Next reads the next messages and locks the group's offset until they are done, so that
 // other processes wait.
-func (s *Source) Next(ctx context.Context) (*ingest.Batch, error) {
+func (s *OutboxSource) Next(ctx context.Context) (*Batch, error) {
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -170,11 +170,11 @@ func (s *Source) Next(ctx context.Context) (*ingest.Batch, error) {
 		}
 		return nil, err
 	}
-	b := &ingest.Batch{Messages: make([]ingest.Message, len(rows))}
+	b := &Batch{Messages: make([]Message, len(rows))}
 	for i := range rows {
-		b.Messages[i] = ingest.Message{Message: rows[i].Msg, Headers: rows[i].Metadata, Fault: faults[i]}
+		b.Messages[i] = Message{Message: rows[i].Msg, Headers: rows[i].Metadata, Fault: faults[i]}
 	}
-	b.Done = func(ctx context.Context, dead []ingest.Dead) error {
+	b.Done = func(ctx context.Context, dead []Dead) error {
 		if err := s.done(ctx, tx, rows, dead); err != nil {
 			pg.Rollback(ctx, tx)
 			return err
@@ -190,7 +190,7 @@ func (s *Source) Next(ctx context.Context) (*ingest.Batch, error) {
 func overtaken(err error) bool { return pg.RolledBack(err) }
 
 // read returns the next messages, and what is wrong with those that cannot be read.
-func (s *Source) read(ctx context.Context, tx pgx.Tx) (list []wsql.Row, faults map[int]error, err error) {
+func (s *OutboxSource) read(ctx context.Context, tx pgx.Tx) (list []wsql.Row, faults map[int]error, err error) {
 	faults = map[int]error{}
 	q, err := s.schema.SelectQuery(wsql.SelectQueryParams{Topic: s.topic, ConsumerGroup: group, OffsetsAdapter: s.offsets})
 	if err != nil {
@@ -229,7 +229,7 @@ func bare(rows pgx.Rows) (r wsql.Row, err error) {
 }
 
 // done keeps dead letters and moves the offset, in one transaction.
-func (s *Source) done(ctx context.Context, tx pgx.Tx, rows []wsql.Row, dead []ingest.Dead) error {
+func (s *OutboxSource) done(ctx context.Context, tx pgx.Tx, rows []wsql.Row, dead []Dead) error {
 	if len(dead) > 0 {
 		letters := make([]*message.Message, len(dead))
 		for i := range dead {
@@ -261,7 +261,7 @@ func (s *Source) done(ctx context.Context, tx pgx.Tx, rows []wsql.Row, dead []in
 }
 
 // Lag counts the messages after the offset, up to mostCounted.
-func (s *Source) Lag(ctx context.Context) (int64, error) {
+func (s *OutboxSource) Lag(ctx context.Context) (int64, error) {
 	if !s.ready {
 		return -1, nil
 	}

@@ -1,4 +1,4 @@
-package secretkey_test
+package keyring_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/delivery/secretkey"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -55,10 +55,10 @@ func (b *bench) poolWith(tracer pgx.QueryTracer) *pgxpool.Pool {
 // secret-key rotate does.
 func (b *bench) rotate(text string) {
 	b.t.Helper()
-	if err := secretkey.Rotate(b.t.Context(), b.pool, keys(b.t, text), time.Now(), nil); err != nil {
+	if err := keyring.Rotate(b.t.Context(), b.pool, keys(b.t, text), time.Now(), nil); err != nil {
 		b.t.Fatal(err)
 	}
-	testkit.Must(secretkey.Reseal(b.t.Context(), b.pool, keys(b.t, text), time.Now()))(b.t)
+	testkit.Must(keyring.Reseal(b.t.Context(), b.pool, keys(b.t, text), time.Now()))(b.t)
 }
 
 // TestARotationDuringAReseal: a process that read which key seals, before a rotation, does not
@@ -72,7 +72,7 @@ func TestARotationDuringAReseal(t *testing.T) {
 	}
 	rotated := false
 	pool := b.poolWith(&between{before: func() { rotated = true; b.rotate(second + "," + first) }})
-	if n, err := secretkey.Reseal(t.Context(), pool, keys(t, second+","+first), time.Now()); n != 0 || err != nil || !rotated {
+	if n, err := keyring.Reseal(t.Context(), pool, keys(t, second+","+first), time.Now()); n != 0 || err != nil || !rotated {
 		t.Errorf("sealed %d again beside a rotation, %v; rotated: %t", n, err, rotated)
 	}
 	if !b.opens("wh_1", second) {
@@ -89,17 +89,17 @@ func TestANewSecretDuringAReseal(t *testing.T) {
 		t.Fatal(err)
 	}
 	both := second + "," + first
-	if err := secretkey.Rotate(t.Context(), b.pool, keys(t, both), time.Now(), nil); err != nil {
+	if err := keyring.Rotate(t.Context(), b.pool, keys(t, both), time.Now(), nil); err != nil {
 		t.Fatal(err)
 	}
 	pool := b.poolWith(&between{after: func() {
 		b.exec(`UPDATE webhook SET old_secret = secret, old_secret_until = now() + interval '1 day', secret = $1 WHERE workspace_id = 'acme' AND webhook_id = 'wh_1'`,
 			keys(t, second).Seal("acme", "wh_1", "whsec_new"))
 	}})
-	if n, err := secretkey.Reseal(t.Context(), pool, keys(t, both), time.Now()); n != 1 || err != nil {
+	if n, err := keyring.Reseal(t.Context(), pool, keys(t, both), time.Now()); n != 1 || err != nil {
 		t.Errorf("sealed %d again beside a new secret, %v", n, err)
 	}
-	s := testkit.Must(secretkey.Read(t.Context(), b.pool, time.Now()))(t)
+	s := testkit.Must(keyring.Read(t.Context(), b.pool, time.Now()))(t)
 	if err := s.Check(keys(t, second)); err != nil {
 		t.Errorf("after the rotation: %v", err)
 	}

@@ -1,9 +1,10 @@
-// Package secretkey knows under which key the secrets of a database's webhooks are
+// This file knows under which key the secrets of a database's webhooks are
 // sealed. The key itself is outside of the database (LEDGERFEED_SECRET_KEY, or a file
 // in the data directory); the database has its fingerprint, so that a process with
 // another key is refused in words instead of sealing what others cannot open, or of
 // failing to open what others sealed.
-package secretkey
+
+package keyring
 
 import (
 	"context"
@@ -16,15 +17,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
 // State is what a database says about its keys.
 type State struct {
-	Sealing *keyring.Fingerprint        // what new secrets are sealed under; nil: none was ever used
-	Secrets map[keyring.Fingerprint]int // secrets that are in use, by the key that they are sealed under
-	Lost    []keyring.Fingerprint       // given up: secrets under them are not opened any more
+	Sealing *Fingerprint        // what new secrets are sealed under; nil: none was ever used
+	Secrets map[Fingerprint]int // secrets that are in use, by the key that they are sealed under
+	Lost    []Fingerprint       // given up: secrets under them are not opened any more
 }
 
 // DB is a pool or a transaction.
@@ -47,14 +47,14 @@ func Read(ctx context.Context, db DB, now time.Time) (*State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the fingerprints of the secret keys: %w", err)
 	}
-	s := &State{Secrets: map[keyring.Fingerprint]int{}}
+	s := &State{Secrets: map[Fingerprint]int{}}
 	var (
 		key   []byte
 		state string
 		n     int
 	)
 	_, err = pgx.ForEachRow(rows, []any{&key, &state, &n}, func() error {
-		var f keyring.Fingerprint
+		var f Fingerprint
 		copy(f[:], key)
 		switch state {
 		case "sealing":
@@ -85,7 +85,7 @@ func (s *State) Unused() bool {
 
 // Missing returns the keys that a process must have and a keyring lacks: the one that
 // seals, and those under which there are secrets, unless they were given up.
-func (s *State) Missing(k *keyring.Keyring) []keyring.Fingerprint {
+func (s *State) Missing(k *Keyring) []Fingerprint {
 	need := maps.Clone(s.Secrets)
 	for _, lost := range s.Lost {
 		delete(need, lost)
@@ -98,12 +98,12 @@ func (s *State) Missing(k *keyring.Keyring) []keyring.Fingerprint {
 			delete(need, have)
 		}
 	}
-	return slices.SortedFunc(maps.Keys(need), keyring.Fingerprint.Compare)
+	return slices.SortedFunc(maps.Keys(need), Fingerprint.Compare)
 }
 
 // Check returns a *MissingError for a keyring that lacks a key; nil stands for one
 // without keys.
-func (s *State) Check(k *keyring.Keyring) error {
+func (s *State) Check(k *Keyring) error {
 	missing := s.Missing(k)
 	if len(missing) == 0 {
 		return nil
@@ -117,7 +117,7 @@ func (s *State) Check(k *keyring.Keyring) error {
 
 // MissingError says that a process lacks keys of its database.
 type MissingError struct {
-	Missing []keyring.Fingerprint
+	Missing []Fingerprint
 	Secrets int    // how many cannot be opened without them
 	Reason  string // why there is no key at all; empty: those that there are do not fit
 }
@@ -141,7 +141,7 @@ func (e *MissingError) Error() string {
 // a transaction that seals something. Until it ends, the key cannot be rotated. The
 // first keyring that is used gives the database its key. The error is a
 // *MissingError when the keyring lacks the key.
-func Sealing(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time) (*keyring.Keyring, error) {
+func Sealing(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) (*Keyring, error) {
 	s, err := Read(ctx, tx, now)
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func Sealing(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time) 
 	}
 	under, ok := k.Under(*s.Sealing)
 	if !ok {
-		return nil, &MissingError{Missing: []keyring.Fingerprint{*s.Sealing}, Secrets: s.Secrets[*s.Sealing]}
+		return nil, &MissingError{Missing: []Fingerprint{*s.Sealing}, Secrets: s.Secrets[*s.Sealing]}
 	}
 	return under, nil
 }
@@ -167,13 +167,13 @@ func Sealing(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time) 
 // Hold checks that a keyring has the key that seals, in a transaction that tells others of its keys.
 // Until it ends, the key cannot be rotated: a rotation either comes before, and is seen here, or
 // finds what the transaction has told. The error is a *MissingError when the keyring lacks the key.
-func Hold(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time) error {
+func Hold(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) error {
 	s, err := lockAndRead(ctx, tx, "ROW SHARE", now)
 	if err != nil || s.Sealing == nil {
 		return err
 	}
 	if _, ok := k.Under(*s.Sealing); !ok {
-		return &MissingError{Missing: []keyring.Fingerprint{*s.Sealing}, Secrets: s.Secrets[*s.Sealing]}
+		return &MissingError{Missing: []Fingerprint{*s.Sealing}, Secrets: s.Secrets[*s.Sealing]}
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func Hold(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time) err
 // nothing is sealed under is replaced, unless a process that delivers has it. Of
 // processes that call it at the same time with different keys, those that come too
 // late are refused when they seal.
-func Register(ctx context.Context, tx pgx.Tx, k *keyring.Keyring, now time.Time) error {
+func Register(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) error {
 	s, err := Read(ctx, tx, now)
 	if err != nil {
 		return err
@@ -231,7 +231,7 @@ func lockState(ctx context.Context, tx pgx.Tx, mode string) error {
 
 // replace makes another key the one that seals, with a line in the audit trail. The
 // state is locked.
-func (s *State) replace(ctx context.Context, tx pgx.Tx, to keyring.Fingerprint, now time.Time) error {
+func (s *State) replace(ctx context.Context, tx pgx.Tx, to Fingerprint, now time.Time) error {
 	if _, err := tx.Exec(ctx, `UPDATE secret_key SET state = 'former', since = $1 WHERE workspace_id = '*' AND state = 'sealing'`, now); err != nil {
 		return fmt.Errorf("replace the secret key: %w", err)
 	}
@@ -245,7 +245,7 @@ func (s *State) replace(ctx context.Context, tx pgx.Tx, to keyring.Fingerprint, 
 	return audit.Add(ctx, tx, now, c)
 }
 
-func mark(ctx context.Context, tx pgx.Tx, f keyring.Fingerprint, state string, now time.Time) error {
+func mark(ctx context.Context, tx pgx.Tx, f Fingerprint, state string, now time.Time) error {
 	_, err := tx.Exec(ctx, `
 		INSERT INTO secret_key (workspace_id, fingerprint, state, since) VALUES ('*', $1, $2, $3)
 		    ON CONFLICT (workspace_id, fingerprint) DO UPDATE SET state = excluded.state, since = excluded.since`, f[:], state, now)
@@ -257,7 +257,7 @@ func mark(ctx context.Context, tx pgx.Tx, f keyring.Fingerprint, state string, n
 
 // countProcesses counts the processes that deliver of which a condition about a key
 // is true.
-func countProcesses(ctx context.Context, tx pgx.Tx, condition string, f keyring.Fingerprint) (n int, err error) {
+func countProcesses(ctx context.Context, tx pgx.Tx, condition string, f Fingerprint) (n int, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT count(*) FROM webhook_instance WHERE workspace_id = '*' AND lease_until > clock_timestamp() AND (`+condition+`)`, f[:]).Scan(&n)
 	if err != nil {

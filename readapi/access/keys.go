@@ -1,10 +1,8 @@
-package limit
+package access
 
 import (
 	"hash/maphash"
 	"sync"
-
-	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // keyCounts counts the requests of keys in the current minute. Only valid keys are
@@ -46,7 +44,7 @@ func (s *keyShard) at(minute int64, workspaceID, keyID string) *keyCount {
 	return c
 }
 
-func (k *keyCounts) take(minute int64, key *access.Key) (total int64, ok bool) {
+func (k *keyCounts) take(minute int64, key *Key) (total int64, ok bool) {
 	s := k.shard(key.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +54,7 @@ func (k *keyCounts) take(minute int64, key *access.Key) (total int64, ok bool) {
 }
 
 // total is the count of a key in a minute, without counting.
-func (k *keyCounts) total(minute int64, key *access.Key) int64 {
+func (k *keyCounts) total(minute int64, key *Key) int64 {
 	s := k.shard(key.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()

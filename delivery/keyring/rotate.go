@@ -1,4 +1,4 @@
-package secretkey
+package keyring
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -21,7 +20,7 @@ import (
 // yet: after a rotation they could not sign any more.
 type NotReadyError struct {
 	Processes int
-	Key       keyring.Fingerprint
+	Key       Fingerprint
 }
 
 // Error says what to do.
@@ -31,7 +30,7 @@ func (e *NotReadyError) Error() string {
 }
 
 // HeldError says that a process that delivers webhooks has a key that was to be given up.
-type HeldError struct{ Key keyring.Fingerprint }
+type HeldError struct{ Key Fingerprint }
 
 // Error says what to do.
 func (e *HeldError) Error() string {
@@ -47,7 +46,7 @@ func (e *HeldError) Error() string {
 //
 // It waits for the lock for short times with pauses between them, because callers that
 // make a secret queue behind it.
-func Rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now time.Time, giveUp []keyring.Fingerprint) error {
+func Rotate(ctx context.Context, pool *pgxpool.Pool, k *Keyring, now time.Time, giveUp []Fingerprint) error {
 	for turn := 1; ; turn++ {
 		err := rotate(ctx, pool, k, now, giveUp)
 		if !pg.Locked(err) || turn == rotateTurns || !flow.Pause(ctx, rotatePause) {
@@ -62,7 +61,7 @@ const (
 	rotatePause       = time.Second            // between two
 )
 
-func rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now time.Time, giveUp []keyring.Fingerprint) error {
+func rotate(ctx context.Context, pool *pgxpool.Pool, k *Keyring, now time.Time, giveUp []Fingerprint) error {
 	to := k.Fingerprints()[0]
 	return pg.InLimitedTx(ctx, pool, rotateLockTimeout, func(tx pgx.Tx) error {
 		s, err := lockAndRead(ctx, tx, "EXCLUSIVE", now)
@@ -70,7 +69,7 @@ func rotate(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now tim
 			return err
 		}
 		missing := s.Missing(k)
-		if slices.ContainsFunc(missing, func(f keyring.Fingerprint) bool { return !slices.Contains(giveUp, f) }) {
+		if slices.ContainsFunc(missing, func(f Fingerprint) bool { return !slices.Contains(giveUp, f) }) {
 			return s.Check(k)
 		}
 		if s.Sealing != nil && *s.Sealing == to && len(missing) == 0 {
@@ -123,7 +122,7 @@ var errReplaced = errors.New("another key seals by now")
 // be opened stays as it is. A webhook whose row is locked for long is passed over, and
 // named in the error at the end: call it again. If another key becomes the one that seals
 // meanwhile, it begins again with that key.
-func Reseal(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now time.Time) (n int, err error) {
+func Reseal(ctx context.Context, pool *pgxpool.Pool, k *Keyring, now time.Time) (n int, err error) {
 	for {
 		s, err := Read(ctx, pool, now)
 		if err != nil {
@@ -146,7 +145,7 @@ func Reseal(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring, now tim
 
 // resealUnder is Reseal under the first key of the keyring; errReplaced if that key does not
 // seal any more.
-func resealUnder(ctx context.Context, pool *pgxpool.Pool, under *keyring.Keyring) (n int, err error) {
+func resealUnder(ctx context.Context, pool *pgxpool.Pool, under *Keyring) (n int, err error) {
 	var locked error
 	for after := (webhook{}); ; {
 		list, err := readSealed(ctx, pool, under.Fingerprints()[0], after)
@@ -177,7 +176,7 @@ func resealUnder(ctx context.Context, pool *pgxpool.Pool, under *keyring.Keyring
 type webhook struct{ workspaceID, id string }
 
 // readSealed reads the next webhooks with a secret that is sealed under another key.
-func readSealed(ctx context.Context, pool *pgxpool.Pool, f keyring.Fingerprint, after webhook) ([]webhook, error) {
+func readSealed(ctx context.Context, pool *pgxpool.Pool, f Fingerprint, after webhook) ([]webhook, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT workspace_id, webhook_id FROM webhook
 		 WHERE (workspace_id, webhook_id) > ($1, $2) AND (substring(secret FOR 8) <> $3 OR substring(old_secret FOR 8) <> $3
@@ -201,7 +200,7 @@ func readSealed(ctx context.Context, pool *pgxpool.Pool, f keyring.Fingerprint, 
 //   - No rotation comes in between, after which nobody may seal under this key.
 //   - Nobody changes the row in between. A new secret for the webhook leaves the one before it
 //     behind as the old one, under whichever key that was sealed.
-func (w webhook) reseal(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyring) (changed bool, err error) {
+func (w webhook) reseal(ctx context.Context, pool *pgxpool.Pool, k *Keyring) (changed bool, err error) {
 	err = pg.InLimitedTx(ctx, pool, resealLockTimeout, func(tx pgx.Tx) error {
 		if err := lockState(ctx, tx, "ROW SHARE"); err != nil {
 			return err
@@ -250,7 +249,7 @@ func (w webhook) reseal(ctx context.Context, pool *pgxpool.Pool, k *keyring.Keyr
 }
 
 // again seals a secret under the first key. One that cannot be opened stays as it is.
-func (w webhook) again(k *keyring.Keyring, box []byte) []byte {
+func (w webhook) again(k *Keyring, box []byte) []byte {
 	if box == nil || k.Current(box) {
 		return box
 	}

@@ -1,4 +1,4 @@
-package gauges
+package service
 
 import (
 	"slices"
@@ -58,8 +58,8 @@ func (p *Pools) all() []namedPool {
 	return slices.Clone(p.list)
 }
 
-// Connections says how many connections to the database a process has.
-type Connections struct {
+// PoolUse says how many connections to the database a process has.
+type PoolUse struct {
 	Used    int    `json:"used"`
 	Idle    int    `json:"idle"`
 	Most    int    `json:"most"`    // that it may have, single ones beside the pools included
@@ -68,7 +68,7 @@ type Connections struct {
 }
 
 // Connections adds the pools up, without the single ones.
-func (p *Pools) Connections() (c Connections) {
+func (p *Pools) Connections() (c PoolUse) {
 	for _, one := range p.all() {
 		if one.beside {
 			continue
