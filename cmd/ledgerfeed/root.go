@@ -7,17 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/anomaly"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/demo"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/doctor"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/following"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/repair"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/signing"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/transfer"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/trigger"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/witnessing"
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 )
 
@@ -88,14 +85,14 @@ and stops its own PostgreSQL, in --data-dir.`,
 		migrateCommand(env),
 		transfer.AppendCommand(env),
 		transfer.ExportCommand(env),
-		following.Command(env),
-		witnessing.Command(env),
+		proof.FollowCommand(env),
+		proof.WitnessCommand(env),
 		workspaceCommand(env),
 		keyCommand(env),
 		webhookCommand(env),
 		trigger.Command(env),
 		secretKeyCommand(env),
-		signing.Command(env),
+		proof.SigningKeyCommand(env),
 		consoleCommand(env),
 		status.Command(env),
 		doctor.Command(env),
@@ -103,7 +100,7 @@ and stops its own PostgreSQL, in --data-dir.`,
 		repair.VerifyCommand(env),
 		repair.ExplainCommand(env),
 		repair.QuarantineCommand(env),
-		anomaly.Command(env),
+		repair.AnomalyCommand(env),
 		configCommand(env),
 		openapiCommand(env),
 		benchCommand(env),

@@ -112,7 +112,7 @@ func withoutWorkspace() map[string]string {
 		"projections/table/mass.go: changeSQL":                           "made of parts; match compares the workspace with $1",
 		"projections/table/statements.go: dropSQL":                       "made of parts; alongKey compares the workspace with $1",
 		"projections/table/statements.go: statements":                    "made of parts, each of which begins with the workspace",
-		"readapi/access/exchange.go: exchange":                           byAge,
+		"readapi/access/limiter.go: exchange":                            byAge,
 		"readapi/requestlog/store.go: removeOld":                         byAge,
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 )
 
 const (
@@ -218,4 +221,333 @@ type Stats struct {
 // Stats may be called at any time.
 func (d *Directory) Stats() Stats {
 	return Stats{Cached: d.cache.len(), LookUps: d.queries.Load(), Fresh: d.cache.fresh(d.cfg.Clock())}
+}
+
+// cache holds entries for as long as it is known to be up to date. Its methods may be
+// called by any number of goroutines.
+//
+// It has two generations. Entries are put into the new one; when that is full or too
+// old, it becomes the old one, and the old one is dropped. This bounds the memory and
+// drops keys that are not used any more, without bookkeeping when an entry is read.
+//
+// No library is used, because putting, forgetting and confirming must each be one step
+// together with the epoch, which takes a lock of our own around any library, and
+// because get, which every request calls, needs only a read lock here: it does not
+// record that an entry was used.
+type cache struct {
+	trustFor time.Duration // after the last confirmation
+	maxAge   time.Duration // of an entry
+	maxNewer int           // entries in a generation
+
+	mu           sync.RWMutex
+	newer, older map[hash]*entry
+	newerSince   time.Time
+	confirmedAt  time.Time // when the last successful poll began; zero: there was none
+	epoch        uint64    // changes whenever something is forgotten
+}
+
+func newCache(trustFor, maxAge time.Duration, maxEntries int) *cache {
+	return &cache{trustFor: trustFor, maxAge: maxAge, maxNewer: max(1, maxEntries/2), newer: map[hash]*entry{}}
+}
+
+// get returns what is known for certain about h, or nil.
+func (c *cache) get(h hash, now time.Time) *entry {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if !c.trusted(now) {
+		return nil
+	}
+	e := c.newer[h]
+	if e == nil {
+		e = c.older[h]
+	}
+	if e == nil || !within(e.readAt, now, c.maxAge) {
+		return nil
+	}
+	return e
+}
+
+// currentEpoch is for put: it must be read before the entry is read from the
+// database.
+func (c *cache) currentEpoch() uint64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.epoch
+}
+
+// put caches e, unless something was forgotten since epoch was read: e could then be
+// what had to be forgotten, read just before it changed.
+func (c *cache) put(h hash, e *entry, epoch uint64, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.epoch != epoch || !c.trusted(now) {
+		return
+	}
+	if len(c.newer) >= c.maxNewer {
+		c.startGeneration(now)
+	}
+	c.newer[h] = e
+}
+
+// confirm says that everything in the cache was true at the time at, except what is
+// to be forgotten. If the confirmation before was too long ago, everything is
+// forgotten: after an outage another server may answer, one that lacks the latest
+// changes.
+func (c *cache) confirm(at time.Time, forget []hash, all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if all || !c.trusted(at) {
+		c.newer, c.older = map[hash]*entry{}, nil
+		c.newerSince = at
+		c.epoch++
+	}
+	if len(forget) > 0 {
+		c.epoch++
+	}
+	for _, h := range forget {
+		delete(c.newer, h)
+		delete(c.older, h)
+	}
+	if !within(c.newerSince, at, c.maxAge) {
+		c.startGeneration(at)
+	}
+	c.confirmedAt = at
+}
+
+// len is how many entries are cached.
+func (c *cache) len() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.newer) + len(c.older)
+}
+
+// fresh reports whether get can find anything.
+func (c *cache) fresh(now time.Time) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.trusted(now)
+}
+
+// startGeneration drops the old generation. The caller holds mu.
+func (c *cache) startGeneration(now time.Time) {
+	c.newer, c.older, c.newerSince = map[hash]*entry{}, c.newer, now
+}
+
+// trusted reports whether the cache is up to date. The caller holds mu.
+func (c *cache) trusted(now time.Time) bool {
+	return !c.confirmedAt.IsZero() && within(c.confirmedAt, now, c.trustFor)
+}
+
+// within reports whether now is less than d after start, and not before it: after a
+// clock was set back, nothing is known about the time that passed.
+func within(start, now time.Time, d time.Duration) bool {
+	since := now.Sub(start)
+	return 0 <= since && since < d
+}
+
+const (
+	// pollTimeout leaves time for another poll before trustFor ends.
+	pollTimeout = 300 * time.Millisecond
+	// maxForgotten is how many secrets one poll removes from the cache one by one.
+	// After more changes, as by a script that revokes a million keys, the whole
+	// cache is dropped.
+	maxForgotten = 10_000
+)
+
+var errPollTimeout = errors.New("the poll for changed API keys took too long")
+
+// poller is what Run's goroutine remembers between polls.
+type poller struct {
+	conn *pgxpool.Conn // nil: to be acquired
+	seen int64         // revision up to which changes are known; -1: none yet
+}
+
+// Run keeps the cache up to date until ctx is done, and then returns nil. It holds one
+// connection of the pool, so that requests that wait for connections cannot delay it,
+// and releases it when it returns. The error is for a second Run beside the first.
+func (d *Directory) Run(ctx context.Context) error {
+	if !d.running.CompareAndSwap(false, true) {
+		return errors.New("access directory: Run is running already")
+	}
+	defer d.running.Store(false)
+	p := &poller{seen: -1}
+	defer p.release()
+	periodic.Run(ctx, d.cfg.PollEvery, &periodic.Outage{
+		Logger:  d.cfg.Log,
+		Failing: "changes of API keys are not seen; every request asks the database until they are",
+		Working: "changes of API keys are seen again",
+	}, func(ctx context.Context) error { return d.poll(ctx, p) }, d.cfg.OnPoll)
+	return nil
+}
+
+// poll reads which keys changed and removes them from the cache, unless nobody has asked
+// for a key since the last poll: a process without requests is to cost little.
+func (d *Directory) poll(ctx context.Context, p *poller) (err error) {
+	if !d.asked.Swap(false) && p.seen >= 0 && !d.leftOut.Load() {
+		d.leftOut.Store(true)
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, d.pollTimeout, errPollTimeout)
+	defer cancel()
+	defer func() {
+		if err != nil {
+			p.release() // the next poll tries another connection
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			}
+		}
+	}()
+	began := d.cfg.Clock()
+	if p.conn == nil {
+		if p.conn, err = d.cfg.Pool.Acquire(ctx); err != nil {
+			return fmt.Errorf("get a connection to poll for changed keys: %w", err)
+		}
+	}
+	const current = `SELECT revision FROM access_revision WHERE workspace_id = '*'`
+	var revision int64
+	if err := p.conn.QueryRow(ctx, current).Scan(&revision); err != nil {
+		return fmt.Errorf("read the access revision: %w", err)
+	}
+	// A lower revision than before means that a failover or a restore brought the
+	// database back to an earlier state.
+	all := p.seen < 0 || revision < p.seen
+	var changed []hash
+	if !all && revision > p.seen {
+		if changed, err = readChanged(ctx, p.conn, p.seen); err != nil {
+			return err
+		}
+		all = len(changed) > maxForgotten
+	}
+	d.cache.confirm(began, changed, all)
+	d.leftOut.Store(false)
+	// Not the highest revision that readChanged saw: changes above revision are read
+	// again by the next poll, which does no harm.
+	p.seen = revision
+	return nil
+}
+
+// readChanged returns the secrets of the keys that changed after a revision, at most
+// one more than maxForgotten.
+func readChanged(ctx context.Context, conn *pgxpool.Conn, after int64) ([]hash, error) {
+	const changed = `SELECT s.hash FROM api_key k
+		JOIN api_key_secret s ON s.workspace_id = k.workspace_id AND s.key_id = k.key_id
+		WHERE k.revision > $1 LIMIT $2`
+	rows, err := conn.Query(ctx, changed, after, maxForgotten+1)
+	if err != nil {
+		return nil, fmt.Errorf("read changed keys: %w", err)
+	}
+	hashes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (hash, error) {
+		var stored []byte
+		if err := row.Scan(&stored); err != nil {
+			return hash{}, fmt.Errorf("scan a hash: %w", err)
+		}
+		return hash(stored), nil // 32 bytes by a constraint of the table
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read changed keys: %w", err)
+	}
+	return hashes, nil
+}
+
+func (p *poller) release() {
+	if p.conn != nil {
+		p.conn.Release()
+		p.conn = nil
+	}
+}
+
+// BumpRevision makes every instance read the keys of a workspace again within a second
+// of tx's commit. A transaction that changes what a Key shows of its workspace, which
+// is the name, must call it last: all workspaces share the revision row, which stays
+// locked until the transaction ends.
+func BumpRevision(ctx context.Context, tx pgx.Tx, workspaceID string) error {
+	// The keys are locked first and in order, because Store locks in that order too:
+	// keys, then revision.
+	const lock = `SELECT 1 FROM api_key
+		WHERE workspace_id = $1 AND revoked_at IS NULL ORDER BY key_id FOR NO KEY UPDATE`
+	if _, err := tx.Exec(ctx, lock, workspaceID); err != nil {
+		return fmt.Errorf("lock the keys of the workspace %s: %w", workspaceID, err)
+	}
+	revision, err := nextRevision(ctx, tx)
+	if err != nil {
+		return err
+	}
+	const stamp = `UPDATE api_key SET revision = $2 WHERE workspace_id = $1 AND revoked_at IS NULL`
+	if _, err := tx.Exec(ctx, stamp, workspaceID, revision); err != nil {
+		return fmt.Errorf("stamp the keys of the workspace %s: %w", workspaceID, err)
+	}
+	return nil
+}
+
+// nextRevision takes the next revision and holds the row until tx ends, which is
+// what makes revisions visible in order.
+func nextRevision(ctx context.Context, tx pgx.Tx) (int64, error) {
+	// A process that dies without closing its connection must not stop all others from
+	// changing keys: the server ends a transaction that is idle after these statements,
+	// which make one round trip.
+	const (
+		limit = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true)`
+		next  = `UPDATE access_revision SET revision = revision + 1 WHERE workspace_id = '*' RETURNING revision`
+	)
+	var (
+		revision int64
+		both     pgx.Batch
+	)
+	both.Queue(limit)
+	both.Queue(next).QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
+	if err := tx.SendBatch(ctx, &both).Close(); err != nil {
+		return 0, fmt.Errorf("take the next access revision: %w", err)
+	}
+	return revision, nil
+}
+
+// slowEvery is how long a look-up for a slowed-down address waits for others of its kind.
+const slowEvery = 100 * time.Millisecond
+
+// slowLookUps are the look-ups for addresses that send refused keys. They are collected
+// for a while and then read in one query, one query at a time: however many invented keys
+// come from however many addresses, they cost the database ten queries a second, and
+// a valid key that comes from such an address is found all the same.
+type slowLookUps struct {
+	read func([]*lookUp)
+
+	reading sync.Mutex // held during a query
+	mu      sync.Mutex
+	next    *slowBatch
+}
+
+type slowBatch struct {
+	lookUps []*lookUp
+	done    chan struct{} // closed when they have their results
+}
+
+// do waits until the look-up has its result. After an error, which is that of ctx, the
+// look-up may still be in use.
+func (s *slowLookUps) do(ctx context.Context, l *lookUp) error {
+	s.mu.Lock()
+	if s.next == nil {
+		s.next = &slowBatch{done: make(chan struct{})}
+		time.AfterFunc(slowEvery, s.readNext)
+	}
+	batch := s.next
+	batch.lookUps = append(batch.lookUps, l)
+	s.mu.Unlock()
+	select {
+	case <-batch.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the look-up of an API key: %w", context.Cause(ctx))
+	}
+}
+
+// readNext reads what has been collected by now.
+func (s *slowLookUps) readNext() {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	s.mu.Lock()
+	batch := s.next
+	s.next = nil
+	s.mu.Unlock()
+	defer close(batch.done)
+	s.read(batch.lookUps)
 }

@@ -1,13 +1,23 @@
 package access
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"net/netip"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 )
 
 // LimiterConfig is what a Limiter needs.
@@ -87,4 +97,424 @@ func (l *Limiter) Refusals(address netip.Addr) Allowance {
 	now := l.cfg.Clock()
 	total := l.addresses.total(minuteOf(now), address)
 	return allowance(RefusedKeysPerMinute, total, total <= RefusedKeysPerMinute, now)
+}
+
+// RefusedKeysPerMinute is how many refused keys an address may send in a clock
+// minute before it is slowed down (docs/contract/service.md, "Limits").
+const RefusedKeysPerMinute = 20
+
+// Allowance is what a key or an address has left in the current clock minute.
+type Allowance struct {
+	Limit     int // allowed in a clock minute
+	Remaining int // left of it, from 0
+	Reset     int // whole seconds until the minute ends, 1 to 60
+	OK        bool
+
+	// FirstRefused: not OK for the first time in this minute, on this instance. For
+	// addresses only.
+	FirstRefused bool
+}
+
+// minuteOf numbers clock minutes.
+func minuteOf(now time.Time) int64 { return now.Unix() / 60 }
+
+// allowance is what remains of a limit after count; ok is whether the request was
+// within it.
+func allowance(limit int, count int64, ok bool, now time.Time) Allowance {
+	return Allowance{Limit: limit, Remaining: int(max(0, int64(limit)-count)), Reset: secondsLeft(now), OK: ok}
+}
+
+// secondsLeft rounds up, so that a caller that waits that long is in the next
+// minute.
+func secondsLeft(now time.Time) int {
+	end := time.Unix((minuteOf(now)+1)*60, 0)
+	return max(1, int((end.Sub(now)+time.Second-1)/time.Second))
+}
+
+// count is what is known of one key or address in one clock minute. A request
+// counted here is first pending, then in flight while an exchange adds it to the
+// table, and then part of shared.
+type count struct {
+	shared   int64 // of all instances, as last read from the table
+	inFlight int64 // ours, being added to the table
+	pending  int64 // ours, to be added by the next exchange
+}
+
+func (c *count) total() int64 { return c.shared + c.inFlight + c.pending }
+
+// take counts one more unless limit is reached.
+func (c *count) take(limit int64) bool {
+	if c.total() >= limit {
+		return false
+	}
+	c.pending++
+	return true
+}
+
+// takePending puts what is pending in flight and returns how much that is.
+func (c *count) takePending() int64 {
+	n := c.pending
+	c.inFlight += n
+	c.pending = 0
+	return n
+}
+
+// added notes that n was added to the table, or may have been: if it was lost on
+// the way it still counts here.
+func (c *count) added(n int64) {
+	c.inFlight -= n
+	c.shared += n
+}
+
+// notAdded notes that n was certainly not added to the table, so that the next
+// exchange adds it.
+func (c *count) notAdded(n int64) {
+	c.inFlight -= n
+	c.pending += n
+}
+
+// setShared takes over the table's count, which never falls within a minute.
+func (c *count) setShared(total int64) { c.shared = max(c.shared, total) }
+
+// delta is what an exchange adds to the count of one key or address in the table.
+type delta struct {
+	workspaceID string // noWorkspace for addresses
+	subject     string // a key's id, or an address
+	minute, n   int64
+}
+
+// noWorkspace stands for the workspace in counts of addresses, which belong to none.
+// No workspace can have this id.
+const noWorkspace = "*"
+
+const (
+	exchangeTimeout = time.Second
+	// exchangeOverlap is for rows that were changed before the last exchange and
+	// committed after it.
+	exchangeOverlap = 3 * time.Second
+	// sweepMinutes is how long a count stays in the table after its minute.
+	sweepMinutes = 2
+)
+
+var errExchangeTimeout = errors.New("the exchange of request counts took too long")
+
+// exchangeState is what Run's goroutine remembers between exchanges.
+type exchangeState struct {
+	conn  *pgxpool.Conn // nil: to be acquired
+	read  time.Time     // database time up to which changes were read
+	swept int64         // minute of the last sweep
+}
+
+// Run exchanges counts with the other instances until ctx is done, and then returns
+// nil. It holds one connection of the pool, so that requests that wait for
+// connections cannot delay it. The error is for a second Run beside the first.
+func (l *Limiter) Run(ctx context.Context) error {
+	if !l.running.CompareAndSwap(false, true) {
+		return errors.New("rate limiter: Run is running already")
+	}
+	defer l.running.Store(false)
+	s := &exchangeState{}
+	defer s.release()
+	periodic.Run(ctx, l.cfg.ExchangeEvery, &periodic.Outage{
+		Logger:  l.cfg.Log,
+		Failing: "request counts are not exchanged; each instance counts alone until they are",
+		Working: "request counts are exchanged again",
+	}, func(ctx context.Context) error { return l.exchange(ctx, s) }, l.cfg.OnExchange)
+	return nil
+}
+
+// exchange adds what was counted here to the table and reads what others added.
+func (l *Limiter) exchange(ctx context.Context, s *exchangeState) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, exchangeTimeout, errExchangeTimeout)
+	defer cancel()
+	defer func() {
+		if err != nil {
+			s.release()
+			if ctx.Err() != nil {
+				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			}
+		}
+	}()
+	if s.conn == nil {
+		if s.conn, err = l.cfg.Pool.Acquire(ctx); err != nil {
+			return fmt.Errorf("get a connection to exchange request counts: %w", err)
+		}
+	}
+	minute := minuteOf(l.cfg.Clock())
+	deltas := l.addresses.appendPending(minute, l.keys.appendPending(nil))
+	// Every instance locks the rows in this order, so that no two deadlock.
+	slices.SortFunc(deltas, func(a, b delta) int {
+		return cmp.Or(cmp.Compare(a.workspaceID, b.workspaceID), cmp.Compare(a.subject, b.subject))
+	})
+	err = addToTable(ctx, s.conn, deltas)
+	notAdded := err != nil && pgconn.SafeToRetry(err)
+	for _, d := range deltas {
+		l.update(d.workspaceID, d.subject, d.minute, false, func(c *count) {
+			if notAdded {
+				c.notAdded(d.n)
+			} else {
+				c.added(d.n)
+			}
+		})
+	}
+	if err != nil {
+		return err
+	}
+	if err := l.readTable(ctx, s, minute); err != nil {
+		return err
+	}
+	if s.swept != minute {
+		const sweep = `DELETE FROM rate_count WHERE minute < $1`
+		if _, err := s.conn.Exec(ctx, sweep, minute-sweepMinutes); err != nil {
+			return fmt.Errorf("sweep old request counts: %w", err)
+		}
+		s.swept = minute
+	}
+	return nil
+}
+
+func addToTable(ctx context.Context, conn *pgxpool.Conn, deltas []delta) error {
+	if len(deltas) == 0 {
+		return nil
+	}
+	var (
+		workspaces = make([]string, len(deltas))
+		subjects   = make([]string, len(deltas))
+		minutes    = make([]int64, len(deltas))
+		counts     = make([]int64, len(deltas))
+	)
+	for i, d := range deltas {
+		workspaces[i], subjects[i], minutes[i], counts[i] = d.workspaceID, d.subject, d.minute, d.n
+	}
+	// A count of an earlier minute, from an instance whose clock is behind, is
+	// left out.
+	const add = `
+		INSERT INTO rate_count AS r (workspace_id, subject, minute, taken, changed_at)
+		SELECT t.w, t.s, t.m, t.n, clock_timestamp()
+		  FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS t (w, s, m, n)
+		ON CONFLICT (workspace_id, subject) DO UPDATE
+		   SET taken = CASE WHEN r.minute = excluded.minute THEN r.taken + excluded.taken ELSE excluded.taken END,
+		       minute = excluded.minute, changed_at = excluded.changed_at
+		 WHERE r.minute <= excluded.minute`
+	if _, err := conn.Exec(ctx, add, workspaces, subjects, minutes, counts); err != nil {
+		return fmt.Errorf("add request counts to the table: %w", err)
+	}
+	return nil
+}
+
+// readTable takes over the counts that changed since the last exchange.
+func (l *Limiter) readTable(ctx context.Context, s *exchangeState, minute int64) error {
+	const changed = `
+		SELECT workspace_id, subject, taken, clock_timestamp() FROM rate_count WHERE minute = $1 AND changed_at > $2
+		UNION ALL
+		SELECT '', '', 0, clock_timestamp()`
+	rows, err := s.conn.Query(ctx, changed, minute, s.read.Add(-exchangeOverlap))
+	if err != nil {
+		return fmt.Errorf("read request counts: %w", err)
+	}
+	var (
+		workspaceID, subject string
+		taken                int64
+		at                   time.Time
+	)
+	_, err = pgx.ForEachRow(rows, []any{&workspaceID, &subject, &taken, &at}, func() error {
+		if workspaceID != "" {
+			l.update(workspaceID, subject, minute, true, func(c *count) { c.setShared(taken) })
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read request counts: %w", err)
+	}
+	s.read = at
+	return nil
+}
+
+// update changes what is counted here of a row of the table.
+func (l *Limiter) update(workspaceID, subject string, minute int64, create bool, change func(*count)) {
+	if workspaceID != noWorkspace {
+		l.keys.update(minute, workspaceID, subject, create, change)
+		return
+	}
+	if network, ok := parseNetwork(subject); ok {
+		l.addresses.update(minute, network, create, change)
+	}
+}
+
+func (s *exchangeState) release() {
+	if s.conn != nil {
+		s.conn.Release()
+		s.conn = nil
+	}
+}
+
+// addressCounts counts refused keys by address in a table of a fixed size, so that
+// a flood of addresses does not make the process grow. An address has one of the
+// eight slots of a bucket; when all are taken, it replaces the address with the
+// fewest refused keys. This errs in the callers' favour: callers that keep changing
+// their address cannot be told apart anyway, and an address that goes on sending
+// refused keys keeps its slot.
+type addressCounts struct {
+	seed    maphash.Seed
+	buckets []addressBucket
+}
+
+const (
+	// addressSlots is how many addresses are told apart; they take 4 MiB.
+	addressSlots = 1 << 16
+	bucketSlots  = 8
+)
+
+type addressBucket struct {
+	mu    sync.Mutex
+	slots [bucketSlots]addressSlot
+}
+
+type addressSlot struct {
+	network [16]byte
+	minute  int64 // the slot is free in all other minutes
+	refused bool  // a take was not ok
+	count
+}
+
+func newAddressCounts() *addressCounts {
+	return &addressCounts{seed: maphash.MakeSeed(), buckets: make([]addressBucket, addressSlots/bucketSlots)}
+}
+
+// networkOf is what counts as one address: an IPv4 address, or an IPv6 network of
+// 64 bits, because that is what one caller usually has to itself.
+func networkOf(address netip.Addr) [16]byte {
+	address = address.Unmap()
+	if !address.Is6() {
+		if !address.IsValid() {
+			return [16]byte{}
+		}
+		return address.As16()
+	}
+	network := address.As16()
+	clear(network[8:])
+	return network
+}
+
+// formatNetwork writes a network as the table rate_count holds it.
+func formatNetwork(network [16]byte) string { return netip.AddrFrom16(network).Unmap().String() }
+
+// parseNetwork is the reverse of formatNetwork.
+func parseNetwork(text string) ([16]byte, bool) {
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return [16]byte{}, false
+	}
+	return address.As16(), true
+}
+
+func (a *addressCounts) bucket(network [16]byte) *addressBucket {
+	return &a.buckets[maphash.Bytes(a.seed, network[:])%uint64(len(a.buckets))]
+}
+
+// find returns the slot of a network in a minute, or nil. The caller holds mu.
+func (b *addressBucket) find(minute int64, network [16]byte) *addressSlot {
+	for i := range b.slots {
+		if s := &b.slots[i]; s.minute == minute && s.network == network {
+			return s
+		}
+	}
+	return nil
+}
+
+// findOrReplace returns the slot of a network in a minute; if it has none it gets
+// a free one, or that of the network with the fewest refused keys. The caller
+// holds mu.
+func (b *addressBucket) findOrReplace(minute int64, network [16]byte) *addressSlot {
+	if s := b.find(minute, network); s != nil {
+		return s
+	}
+	victim := &b.slots[0]
+	for i := range b.slots {
+		s := &b.slots[i]
+		if s.minute != minute {
+			victim = s
+			break
+		}
+		if s.total() < victim.total() {
+			victim = s
+		}
+	}
+	*victim = addressSlot{network: network, minute: minute}
+	return victim
+}
+
+// take counts one refused key unless limit is reached; first: that is so for the first
+// time.
+func (a *addressCounts) take(minute int64, address netip.Addr, limit int64) (total int64, ok, first bool) {
+	network := networkOf(address)
+	b := a.bucket(network)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.findOrReplace(minute, network)
+	ok = s.take(limit)
+	first = !ok && !s.refused
+	s.refused = s.refused || !ok
+	return s.total(), ok, first
+}
+
+func (a *addressCounts) total(minute int64, address netip.Addr) int64 {
+	network := networkOf(address)
+	b := a.bucket(network)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.find(minute, network); s != nil {
+		return s.total()
+	}
+	return 0
+}
+
+// maxSharedAddresses is how many addresses one exchange adds to the table: those
+// with the most refused keys.
+const maxSharedAddresses = 2000
+
+// appendPending takes what is pending of the addresses with the most refused keys.
+func (a *addressCounts) appendPending(minute int64, deltas []delta) []delta {
+	type busy struct {
+		network [16]byte
+		total   int64
+	}
+	var list []busy
+	for i := range a.buckets {
+		b := &a.buckets[i]
+		b.mu.Lock()
+		for j := range b.slots {
+			if s := &b.slots[j]; s.minute == minute && s.pending > 0 {
+				list = append(list, busy{s.network, s.total()})
+			}
+		}
+		b.mu.Unlock()
+	}
+	if len(list) > maxSharedAddresses {
+		slices.SortFunc(list, func(x, y busy) int { return cmp.Compare(y.total, x.total) })
+		list = list[:maxSharedAddresses]
+	}
+	for _, l := range list {
+		a.update(minute, l.network, false, func(c *count) {
+			if c.pending > 0 {
+				deltas = append(deltas, delta{workspaceID: noWorkspace, subject: formatNetwork(l.network), minute: minute, n: c.takePending()})
+			}
+		})
+	}
+	return deltas
+}
+
+// update changes the count of a network in a minute. A network without a slot gets
+// one if create is true.
+func (a *addressCounts) update(minute int64, network [16]byte, create bool, change func(*count)) {
+	b := a.bucket(network)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.find(minute, network)
+	if s == nil && create {
+		s = b.findOrReplace(minute, network)
+	}
+	if s != nil {
+		change(&s.count)
+	}
 }

@@ -5,8 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -146,4 +153,102 @@ func (d *Database) prepare(ctx context.Context, reading bool) error {
 	}
 	_, err := d.Migrate(ctx)
 	return err
+}
+
+// ExplainConnection replaces an error about the address of the database, or about the
+// connection to it, by one that names the setting and the address, once, and what to do.
+// Other errors stay as they are.
+func (e *Env) ExplainConnection(err error) error {
+	var (
+		form    *pgconn.ParseConfigError
+		connect *pgconn.ConnectError
+	)
+	var pooler *pg.PoolerError
+	switch {
+	case errors.As(err, &pooler):
+		return pooler
+	case err == nil || e.Settings.DatabaseURL == "":
+		return err
+	case errors.As(err, &form):
+		return errors.New("DATABASE_URL is no address of a database: want postgres://user:password@host:5432/name, or host=… user=… dbname=…")
+	case errors.As(err, &connect):
+		c := connect.Config
+		return fmt.Errorf("cannot connect to the database %s at %s as %s, which DATABASE_URL names: %w", c.Database, serverOf(c), c.User, causeOf(err))
+	}
+	return err
+}
+
+// serverOf names the server of an address; its password is not shown.
+func serverOf(c *pgconn.Config) string {
+	network, address := pgconn.NetworkAddress(c.Host, c.Port)
+	if network == "unix" {
+		return "the socket " + address
+	}
+	return address
+}
+
+// causeOf is the innermost error of those that say something: what PostgreSQL
+// answered, or what the network did.
+func causeOf(err error) error {
+	var (
+		answered *pgconn.PgError
+		name     *net.DNSError
+		number   syscall.Errno
+	)
+	switch {
+	case errors.As(err, &answered):
+		return errors.New(answered.Message)
+	case errors.As(err, &name):
+		return fmt.Errorf("the name %s cannot be looked up: %s", name.Name, name.Err)
+	case errors.As(err, &number):
+		return number
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errors.New("no answer in time")
+	}
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return err
+}
+
+// Connections is how many connections to the database this process may have, all pools and
+// single ones together: most, or what LEDGERFEED_CONNECTIONS allows or pool_max_conns in
+// DATABASE_URL, the smallest of them. The error, a UsageError, names what allows fewer
+// than least, of which who says what needs them.
+func Connections(e *Env, who string, least, most int) (int, error) {
+	inURL, err := pg.MaxConns(e.Settings.DatabaseURL)
+	if err != nil {
+		return 0, &UsageError{err}
+	}
+	for _, bound := range []struct {
+		name string
+		n    int
+	}{{"LEDGERFEED_CONNECTIONS", int(e.Settings.Connections)}, {"pool_max_conns in DATABASE_URL", inURL}} {
+		if bound.n == 0 {
+			continue
+		}
+		if bound.n < least {
+			return 0, Usagef("%s is %d: %s needs at least %d connections to the database, and uses up to %d (docs/operations/sizing.md)", bound.name, bound.n, who, least, most)
+		}
+		most = min(most, bound.n)
+	}
+	return most, nil
+}
+
+// NewNotifier makes what notifies other processes, and hears of them, where it is not behind
+// a pooler or there is a way past that. The parameters are of the connection past the pooler.
+// The error names the setting.
+func NewNotifier(e *Env, db *Database, pool *pgxpool.Pool, parameters map[string]string) (*eventlog.Notifier, error) {
+	n := eventlog.NewNotifier(pool, e.Logger)
+	switch {
+	case db.Direct != "":
+		cfg, err := pg.ConnConfig(db.Direct, parameters)
+		if err != nil {
+			return nil, fmt.Errorf("LEDGERFEED_LISTEN_DATABASE_URL: %w", err)
+		}
+		n.ListenAt(cfg)
+	case db.Pooled:
+		n.ListenAt(nil)
+	}
+	return n, nil
 }

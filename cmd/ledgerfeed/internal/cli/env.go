@@ -10,16 +10,27 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
+	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/projections"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access/consolelink"
 )
 
 // Env is the environment of a command.
@@ -167,4 +178,263 @@ func (e *Env) Print(v any, text func(io.Writer) error) error {
 		return fmt.Errorf("cannot write the result: %w", err)
 	}
 	return nil
+}
+
+// Deps is an open database with what commands do their work with.
+type Deps struct {
+	env *Env
+	*Database
+	Pool     *pgxpool.Pool
+	Notifier *eventlog.Notifier
+	Log      *eventlog.Log
+}
+
+// WithDeps opens the database, does the work, and closes it again. Running
+// services are notified of what the work appended before it returns.
+func (e *Env) WithDeps(ctx context.Context, work func(*Deps) error) (err error) {
+	n, err := Connections(e, "a command", pg.LeastConns, depsConnections)
+	if err != nil {
+		return err
+	}
+	return WithConnections(ctx, e, n, work)
+}
+
+// depsConnections are what commands need.
+const depsConnections = 8
+
+// WithConnections is WithDeps with a number of connections.
+func WithConnections(ctx context.Context, e *Env, connections int, work func(*Deps) error) (err error) {
+	db, err := e.OpenDatabase(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(db.explain(err), db.Close(ctx)) }()
+	if err := db.prepare(ctx, e.reading); err != nil {
+		return err
+	}
+	d, err := newDeps(ctx, e, db, connections)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	err = work(d)
+	d.Notify(ctx)
+	return err
+}
+
+// Notify notifies running services of what has been appended so far.
+func (d *Deps) Notify(ctx context.Context) {
+	if err := d.Notifier.Flush(context.WithoutCancel(ctx)); err != nil {
+		d.env.Logger.WarnContext(ctx, "cannot notify running services of new entries; they find them within seconds by polling", "error", err)
+	}
+}
+
+// Close closes the connections.
+func (d *Deps) Close() {
+	d.Pool.Close()
+}
+
+// NewDeps connects to a database; the caller calls Close.
+func (e *Env) NewDeps(ctx context.Context, db *Database) (*Deps, error) {
+	n, err := Connections(e, "a command", pg.LeastConns, depsConnections)
+	if err != nil {
+		return nil, err
+	}
+	return newDeps(ctx, e, db, n)
+}
+
+func newDeps(ctx context.Context, e *Env, db *Database, connections int) (*Deps, error) {
+	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: int32(connections), Tracer: e.Traces.Statements()})
+	if err != nil {
+		return nil, err
+	}
+	notifier, err := NewNotifier(e, db, pool, nil)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: e.Clock, Notify: notifier.Notify, Tracer: e.Traces.Tracer()})
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return &Deps{env: e, Database: db, Pool: pool, Notifier: notifier, Log: log}, nil
+}
+
+// Workspaces returns the store of workspaces.
+func (d *Deps) Workspaces() *eventlog.Workspaces { return eventlog.NewWorkspaces(d.Pool, d.env.Clock) }
+
+// Quarantine returns the quarantine of a consumer.
+func (d *Deps) Quarantine(consumer string) *eventlog.Quarantine {
+	return eventlog.NewQuarantine(d.Pool, consumer, d.env.Clock, d.Notifier.Notify)
+}
+
+// Keys returns the store of API keys.
+func (d *Deps) Keys() (*access.Store, error) {
+	return access.NewStore(access.StoreConfig{Pool: d.Pool, Format: access.NewFormat(d.env.Settings.Brand), Clock: d.env.Clock})
+}
+
+// Webhooks returns the store of webhooks, for everything but making secrets.
+func (d *Deps) Webhooks() (*delivery.Store, error) { return d.webhooks(nil) }
+
+// WebhooksWithKey returns the store of webhooks, for making secrets too. The error is
+// a *secretkey.MissingError when the database needs other keys than there are.
+func (d *Deps) WebhooksWithKey(ctx context.Context) (*delivery.Store, error) {
+	k, err := d.env.Keyring(ctx, d.Database, d.Pool)
+	if err != nil {
+		return nil, err
+	}
+	return d.webhooks(k)
+}
+
+func (d *Deps) webhooks(k *keyring.Keyring) (*delivery.Store, error) {
+	return delivery.NewStore(delivery.StoreConfig{
+		Pool: d.Pool, Keyring: k, Log: d.Log, Notify: d.Notifier.Notify, Clock: d.env.Clock, Settings: d.env.Settings.Delivery(),
+	})
+}
+
+// ConsoleLinks makes links to the console at the address base.
+func (d *Deps) ConsoleLinks(base string) (*consolelink.Maker, error) {
+	return consolelink.New(consolelink.Config{Pool: d.Pool, URL: base, Clock: d.env.Clock})
+}
+
+// Exit statuses (docs/contract/decisions.md, "Commands").
+const (
+	ExitDone   = 0
+	ExitFailed = 1
+	ExitUsage  = 2
+)
+
+// UsageError is a command that was called wrongly, whatever the database holds.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// ExitError ends the program with a status, without a message.
+type ExitError struct{ Status int }
+
+func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Status) }
+
+// Usagef makes a UsageError.
+func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+
+// FlagError replaces pflag's message about a flag of a wrong form, which is
+// that of Go's parsers, by one that names the form wanted, and that about an unknown
+// flag by one that names the flag that was meant.
+func FlagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && cmd.HasSubCommands() {
+		// The flag may be one of the command that was meant.
+		if err := NoSuchCommand(cmd, cmd.Flags().Args()); err != nil {
+			return err
+		}
+		if name := unknown.GetSpecifiedName(); hasFlag(cmd, name) {
+			return Usagef("--%s is a flag of its commands: name one of them first: %s", name, strings.Join(commandNames(cmd), ", "))
+		}
+	}
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		name := "--" + unknown.GetSpecifiedName()
+		return Usagef("there is no flag %s%s", name, similar.Hint(name, names))
+	}
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	want := map[string]string{
+		"int": "a whole number", "int64": "a whole number", "float64": "a number",
+		"duration": "a time such as 90s, 15m, 12h or 30d", "bool": "true or false",
+	}[invalid.GetFlag().Value.Type()]
+	if want == "" {
+		return err
+	}
+	return Usagef("--%s is %q: want %s", invalid.GetFlag().Name, invalid.GetValue(), want)
+}
+
+// hasFlag reports whether one of a command's own commands has a flag.
+func hasFlag(cmd *cobra.Command, name string) bool {
+	return name != "" && slices.ContainsFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Flags().Lookup(name) != nil || hasFlag(c, name) })
+}
+
+// Group makes a command that only holds others.
+func Group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Args: NoSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return Usagef("name one of its commands: %s", strings.Join(commandNames(cmd), ", "))
+		},
+	}
+	c.AddCommand(commands...)
+	return c
+}
+
+// ExactArgs is the Args of a command that takes so many.
+func ExactArgs(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == n:
+			return nil
+		case len(args) > n:
+			return Usagef("there is an argument too many, %q", args[n])
+		}
+		_, names, _ := strings.Cut(cmd.Use, " ")
+		return Usagef("want %s", names)
+	}
+}
+
+// NoSuchCommand is the Args of a command that holds others: an argument is a command
+// that does not exist.
+func NoSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return Usagef("there is no command %q%s", args[0], similar.Hint(args[0], commandNames(cmd)))
+}
+
+func commandNames(cmd *cobra.Command) (names []string) {
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// BrandNotice says which brand keys will have, where the setting was not given and there is no key
+// yet, because it cannot be changed afterwards; empty: there is nothing to say.
+func BrandNotice(ctx context.Context, of brand.Brand, pool *pgxpool.Pool) (string, error) {
+	if of != (brand.Brand{}) {
+		return "", nil
+	}
+	var keys bool
+	if err := pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM api_key)`).Scan(&keys); err != nil || keys {
+		return "", err
+	}
+	return fmt.Sprintf("API keys, the User-Agent and the header names of webhooks begin with %s, because LEDGERFEED_BRAND is not set; it cannot be changed once there are keys", of), nil
+}
+
+// KeyVariable has the API key of commands that ask a service, where --key-file is not
+// given.
+const KeyVariable = "LEDGERFEED_KEY"
+
+// APIKey reads the API key of a file, or without one that of the environment. It is never on
+// the command line, which others can see.
+func (e *Env) APIKey(file string) (string, error) {
+	if file == "" {
+		if key := strings.TrimSpace(e.Getenv(KeyVariable)); key != "" {
+			return key, nil
+		}
+		return "", Usagef("want an API key with events:read, in --key-file or %s", KeyVariable)
+	}
+	text, err := textfile.Read(file)
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSpace(string(text))
+	if key == "" || strings.ContainsAny(key, " \t\r\n") {
+		return "", fmt.Errorf("%s has no API key: want one line", file)
+	}
+	return key, nil
 }

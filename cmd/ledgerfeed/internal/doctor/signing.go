@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/signing"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
 )
@@ -17,7 +17,7 @@ import (
 // others at its public address. A service without one signs nothing, which is a choice.
 func checkSigningKey(ctx context.Context, x *examination) ([]Finding, error) {
 	set := &x.env.Settings
-	keys, err := signing.ReadKeys(x.env)
+	keys, err := proof.ReadKeys(x.env)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/signing"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -29,7 +29,7 @@ func TestSigningKey(t *testing.T) {
 	newPatient(t, "LEDGERFEED_BASE_URL="+service.URL).finds("signing key", OK, "nothing is signed")
 	p := newPatient(t, "LEDGERFEED_BASE_URL="+service.URL, "LEDGERFEED_SIGNING_KEY="+key+","+older)
 	p.finds("signing key", Error, "is not checked with the keys that")
-	keys := testkit.Must(signing.ReadKeys(p.env))(t)
+	keys := testkit.Must(proof.ReadKeys(p.env))(t)
 	for i, k := range testkit.Must(keys.Verifiers(service.Listener.Addr().String()))(t) {
 		shown += k + "\n"
 		if i == 0 {

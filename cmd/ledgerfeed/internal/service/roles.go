@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/signing"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
@@ -208,7 +208,7 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	signs, err := signing.Keys(ctx, s.env)
+	signs, err := proof.Keys(ctx, s.env)
 	if err != nil {
 		return err
 	}
@@ -380,7 +380,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot prepare what the console reads: %w", err)
 	}
-	signingKeys, err := signing.Keys(ctx, s.env)
+	signingKeys, err := proof.Keys(ctx, s.env)
 	if err != nil {
 		return err
 	}
@@ -583,12 +583,12 @@ func newGatherer(ctx context.Context, s *Service) (*witness.Gatherer, error) {
 	if len(set.Witnesses) == 0 {
 		return nil, nil
 	}
-	keys, err := signing.Keys(ctx, s.env)
+	keys, err := proof.Keys(ctx, s.env)
 	if err != nil {
 		return nil, err
 	}
 	if keys == nil {
-		return nil, fmt.Errorf("LEDGERFEED_WITNESSES: witnesses cosign what the service signs: %w", signing.ErrNoKey)
+		return nil, fmt.Errorf("LEDGERFEED_WITNESSES: witnesses cosign what the service signs: %w", proof.ErrNoKey)
 	}
 	host, err := signingkey.Host(set.BaseURL)
 	if err != nil {

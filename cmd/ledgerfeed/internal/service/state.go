@@ -1,7 +1,6 @@
 // This file has the metrics that tell the state of the whole service, as its
 // database has it, and those of connection pools. Every serving process offers the
 // former, with the same values: take the maximum over the processes.
-
 package service
 
 import (
@@ -17,6 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
@@ -179,4 +179,110 @@ func (s *State) Read(ctx context.Context) error {
 	}
 	s.read.SetToCurrentTime()
 	return nil
+}
+
+// workspaces are the metrics of those workspaces that were named for it; others have
+// none, because there can be any number of them.
+type workspaces struct {
+	ids []string
+
+	exists, entries, visible, lag *prometheus.GaugeVec
+}
+
+func newWorkspaces(ids []string, add func(prometheus.Collector)) *workspaces {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ledgerfeed_workspace_" + name, Help: help}, []string{"workspace"})
+		if len(ids) > 0 {
+			add(g)
+		}
+		return g
+	}
+	return &workspaces{
+		ids:     ids,
+		exists:  gauge("exists", "1 where there is the workspace of LEDGERFEED_METRICS_WORKSPACES, 0 where not, which has no other metrics then."),
+		entries: gauge("log_entries", "Entries in the workspace's log: its head."),
+		visible: gauge("log_visible_entries", "Entries of the workspace whose effect the read models have: its visible position."),
+		lag:     gauge("projection_lag_seconds", "Time since the oldest entry of the workspace was appended that the read models do not have, also while it is quarantined; 0: there is none."),
+	}
+}
+
+func (w *workspaces) read(ctx context.Context, pool *pgxpool.Pool) error {
+	for _, id := range w.ids {
+		progress, err := eventlog.ReadProgress(ctx, pool, eventlog.ReadModels, id)
+		if err != nil {
+			return fmt.Errorf("read the state of workspace %s: %w", id, err)
+		}
+		w.exists.WithLabelValues(id).Set(float64(len(progress)))
+		for i := range progress { // one, or none
+			w.entries.WithLabelValues(id).Set(float64(progress[i].Head))
+			w.visible.WithLabelValues(id).Set(float64(progress[i].Position))
+			w.lag.WithLabelValues(id).Set(progress[i].Waiting.Seconds())
+		}
+	}
+	return nil
+}
+
+// relays are the metrics of relays to message brokers, by their names.
+type relays struct{ lagEntries, lagSeconds, failing *prometheus.GaugeVec }
+
+func newRelays(add func(prometheus.Collector)) relays {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ledgerfeed_relay_" + name, Help: help}, []string{"relay"})
+		add(g)
+		return g
+	}
+	return relays{
+		lagEntries: gauge("lag_entries", "Visible entries that the relay has not sent yet."),
+		lagSeconds: gauge("lag_seconds", "Time since the oldest visible entry was appended that the relay has not sent; 0: there is none."),
+		failing:    gauge("failing_workspaces", "Workspaces that the relay could not send when it last tried."),
+	}
+}
+
+func (r relays) read(ctx context.Context, pool *pgxpool.Pool) error {
+	list, err := relay.ReadStatus(ctx, pool, "")
+	if err != nil {
+		return fmt.Errorf("read the state of relays: %w", err)
+	}
+	for _, g := range []*prometheus.GaugeVec{r.lagEntries, r.lagSeconds, r.failing} {
+		g.Reset() // of those that were removed
+	}
+	for i := range list {
+		r.lagEntries.WithLabelValues(list[i].Name).Set(float64(list[i].LagEntries))
+		r.lagSeconds.WithLabelValues(list[i].Name).Set(list[i].LagSeconds)
+		r.failing.WithLabelValues(list[i].Name).Set(float64(list[i].Failing))
+	}
+	return nil
+}
+
+// Notifications are the metrics of the notifications between processes.
+func Notifications(n *eventlog.Notifier) []prometheus.Collector {
+	counter := func(name, help string, of func(eventlog.NotifierStats) uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ledgerfeed_notifications_" + name, Help: help}, func() float64 { return float64(of(n.Stats())) })
+	}
+	return []prometheus.Collector{
+		ways{n, prometheus.NewDesc("ledgerfeed_notifications_connected", "1 while notifications of other processes are received, 0 otherwise, by each way.", []string{"by"}, nil)},
+		counter("sent_total", "Notifications to other processes, of any number of workspaces each.", func(s eventlog.NotifierStats) uint64 { return s.Sent }),
+		counter("received_total", "Notifications from other processes.", func(s eventlog.NotifierStats) uint64 { return s.Received }),
+		counter("interrupted_total", "How often receiving them was interrupted; changes are found by sweeps meanwhile.", func(s eventlog.NotifierStats) uint64 { return s.Interrupted }),
+	}
+}
+
+// ways are the metrics of the ways by which a process hears of the changes of others.
+type ways struct {
+	notifier  *eventlog.Notifier
+	connected *prometheus.Desc
+}
+
+// Describe is of prometheus.Collector.
+func (w ways) Describe(to chan<- *prometheus.Desc) { to <- w.connected }
+
+// Collect is of prometheus.Collector.
+func (w ways) Collect(to chan<- prometheus.Metric) {
+	for _, one := range w.notifier.Ways() {
+		value := 0.0
+		if one.Connected {
+			value = 1
+		}
+		to <- prometheus.MustNewConstMetric(w.connected, prometheus.GaugeValue, value, one.By)
+	}
 }

@@ -3,6 +3,7 @@
 package transfer
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +11,17 @@ import (
 	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
+	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
 // AppendCommand is ledgerfeed append.
@@ -180,4 +188,414 @@ func copyToFile(in io.Reader) (_ *os.File, err error) {
 		return nil, errors.Join(fmt.Errorf("cannot read standard input: %w", err), file.Close())
 	}
 	return file, nil
+}
+
+// appendBatch is how many lines are appended in one transaction: enough that its
+// commit costs little a line, few enough that other producers wait only briefly.
+const appendBatch = 500
+
+// appendResult is what append prints.
+type appendResult struct {
+	Appended  int              `json:"appended"`
+	Skipped   int              `json:"skipped"`             // the log had them already
+	Positions map[string]int64 `json:"positions"`           // by workspace, of the last entry of the input
+	Anomalies *int64           `json:"anomalies,omitempty"` // of the entries that were appended; nil: not known
+
+	spans   spans // of the entries that were appended
+	created *newWorkspaces
+}
+
+func newAppendResult(created *newWorkspaces) *appendResult {
+	return &appendResult{Positions: map[string]int64{}, created: created}
+}
+
+func (r *appendResult) text(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "appended %d, skipped %d\n", r.Appended, r.Skipped)
+	if err != nil || r.Anomalies == nil || r.Appended == 0 {
+		return err
+	}
+	if *r.Anomalies == 0 {
+		_, err = fmt.Fprintln(w, "none of them is an anomaly")
+	} else {
+		_, err = fmt.Fprintf(w, "%d of them %s: %s\n", *r.Anomalies, plural.Word(*r.Anomalies, "is an anomaly", "are anomalies"), r.listCommand())
+	}
+	return err
+}
+
+// listCommand is the command that lists the anomalies.
+func (r *appendResult) listCommand() string {
+	if len(r.Positions) == 1 {
+		for w := range r.Positions {
+			return "ledgerfeed anomaly list --workspace " + w
+		}
+	}
+	return "ledgerfeed anomaly list"
+}
+
+// appender appends lines in batches.
+type appender struct {
+	log     *eventlog.Log
+	restore bool
+	ids     *idFile
+	result  *appendResult
+	meter   *meter
+
+	batch []numbered
+}
+
+// numbered is a line of a source.
+type numbered struct {
+	source string
+	number int
+	draft  domain.Draft
+	made   bool // the line has no id; that of the draft was made for it
+}
+
+func (n *numbered) String() string { return fmt.Sprintf("%s, line %d", n.source, n.number) }
+
+func (a *appender) appendAll(ctx context.Context, sources []*source) error {
+	for _, s := range sources {
+		if err := s.each(ctx, func(number int, line []byte, err error) error {
+			if err != nil {
+				return fmt.Errorf("%s, line %d changed since it was checked: %w", s.name, number, err)
+			}
+			return a.add(ctx, s.name, number, line)
+		}); err != nil {
+			return errors.Join(a.flush(ctx), err)
+		}
+	}
+	return a.flush(ctx)
+}
+
+func (a *appender) add(ctx context.Context, source string, number int, line []byte) error {
+	d, err := domain.DecodeDraft(line)
+	if err != nil {
+		return fmt.Errorf("%s, line %d changed since it was checked: %w", source, number, err)
+	}
+	n := numbered{source: source, number: number, draft: d}
+	if d.ID == "" {
+		n.made = true
+		if n.draft.ID, err = a.ids.next(line); err != nil {
+			return fmt.Errorf("%v: %w", &n, err)
+		}
+	}
+	a.batch = append(a.batch, n)
+	if len(a.batch) < appendBatch {
+		return nil
+	}
+	return a.flush(ctx)
+}
+
+// flush appends the batch. The ids that were given to its lines are on the disk
+// before the log can have them.
+func (a *appender) flush(ctx context.Context) error {
+	batch := a.batch
+	a.batch = nil
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := a.ids.sync(); err != nil {
+		return err
+	}
+	receipts, err := appendLines(ctx, a.log, a.restore, a.result, batch)
+	a.meter.done.Add(int64(len(receipts)))
+	if len(receipts) > 0 || err != nil && !certain(err) {
+		a.ids.used = true
+	}
+	return err
+}
+
+// appendLines appends lines in one transaction, adds them to the result, and returns
+// their receipts. When the log refuses one, the lines before it are appended.
+func appendLines(ctx context.Context, log *eventlog.Log, restore bool, result *appendResult, batch []numbered) ([]eventlog.Receipt, error) {
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	drafts := make([]domain.Draft, len(batch))
+	for i := range batch {
+		drafts[i] = batch[i].draft
+	}
+	absent := result.created.absent(ctx, drafts, result.Positions)
+	var receipts []eventlog.Receipt
+	var err error
+	if restore {
+		receipts, err = log.Restore(ctx, result.following(drafts), drafts...)
+	} else {
+		receipts, err = log.Append(ctx, drafts...)
+	}
+	if refused, ok := errors.AsType[*eventlog.RefusedError](err); ok {
+		if batch[refused.Index].made {
+			refused.ID = "" // it exists nowhere
+		}
+		reason := fmt.Errorf("%v: %w", &batch[refused.Index], err)
+		receipts, err = appendLines(ctx, log, restore, result, batch[:refused.Index])
+		return receipts, errors.Join(err, reason)
+	}
+	if err != nil {
+		became := errUnknownOutcome
+		if certain(err) {
+			became = errNotAppended
+		}
+		return nil, fmt.Errorf("%v to %v %w: %w", &batch[0], &batch[len(batch)-1], became, err)
+	}
+	for i, r := range receipts {
+		w := drafts[i].WorkspaceID
+		if r.Skipped {
+			result.Skipped++
+		} else {
+			result.Appended++
+			result.spans.add(w, r.Position)
+			result.created.note(r, w, absent)
+		}
+		result.Positions[w] = max(result.Positions[w], r.Position)
+	}
+	return receipts, nil
+}
+
+// What became of lines, for the error of their append.
+var (
+	errUnknownOutcome = errors.New("may or may not have been appended")
+	errNotAppended    = errors.New("were not appended")
+)
+
+// certain reports whether nothing was appended. An unknown outcome of the lines before
+// one that the log refused is joined with the refusal.
+func certain(err error) bool {
+	if errors.Is(err, errUnknownOutcome) {
+		return false
+	}
+	_, diverged := errors.AsType[*eventlog.DivergedError](err)
+	return diverged || eventlog.Certain(err)
+}
+
+// following gives, for the workspaces of drafts, the position after the last one
+// that was restored.
+func (r *appendResult) following(drafts []domain.Draft) map[string]int64 {
+	next := map[string]int64{}
+	for i := range drafts {
+		w := drafts[i].WorkspaceID
+		next[w] = r.Positions[w] + 1
+	}
+	return next
+}
+
+// maxCreated is how many new workspaces are named one by one; a restored export may
+// have any number of them.
+const maxCreated = 10
+
+// newWorkspaces says which workspaces are new, because a mistyped workspace_id makes
+// one that nothing removes again. Nil says nothing.
+type newWorkspaces struct {
+	pool   *pgxpool.Pool
+	errOut io.Writer
+
+	forbidden bool // the account may not read workspaces, as a producer's may not
+	named     int
+}
+
+// absent returns those of the drafts' workspaces that do not exist yet, but for known
+// ones. A failure is no concern of the append, which meets it as well.
+func (n *newWorkspaces) absent(ctx context.Context, drafts []domain.Draft, known map[string]int64) map[string]bool {
+	asked := map[string]bool{}
+	if n == nil || n.forbidden {
+		return asked
+	}
+	var ids []string
+	for i := range drafts {
+		w := drafts[i].WorkspaceID
+		if _, there := known[w]; !there && !asked[w] {
+			asked[w] = true
+			ids = append(ids, w)
+		}
+	}
+	if len(ids) == 0 {
+		return asked
+	}
+	rows, err := n.pool.Query(ctx, `SELECT workspace_id FROM workspace WHERE workspace_id = ANY($1)`, ids)
+	if err == nil {
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		n.forbidden = pg.Forbidden(err)
+		return map[string]bool{}
+	}
+	for _, w := range ids {
+		delete(asked, w)
+	}
+	return asked
+}
+
+// note names the workspace of an entry that was appended, if it is its first one and the
+// workspace was absent before.
+func (n *newWorkspaces) note(r eventlog.Receipt, workspaceID string, absent map[string]bool) {
+	if n == nil || r.Position != 1 || r.Skipped || !absent[workspaceID] && !n.forbidden {
+		return
+	}
+	switch n.named++; {
+	case n.named > maxCreated+1:
+	case n.named > maxCreated:
+		fmt.Fprintln(n.errOut, "more workspaces are new: ledgerfeed workspace list")
+	case n.forbidden:
+		fmt.Fprintf(n.errOut, "%s had no entries before: if workspace_id is mistyped, this made a workspace\n", workspaceID)
+	default:
+		fmt.Fprintf(n.errOut, "created the workspace %s, which did not exist\n", workspaceID)
+	}
+}
+
+const (
+	// awaitTimeout is how long --wait waits.
+	awaitTimeout = time.Minute
+	// moment is how long append waits for the read models without --wait. Where
+	// nothing projects, every run takes as much longer.
+	moment = 300 * time.Millisecond
+)
+
+// mayWait fails, before anything is appended, where --wait is given and the account
+// may not read how far the read models are, as a producer's may not.
+func (f *appendFlags) mayWait(ctx context.Context, d *cli.Deps) error {
+	if !f.wait {
+		return nil
+	}
+	const none = "-" // which rows are read does not matter
+	_, err := eventlog.ReadProgress(ctx, d.Pool, eventlog.ReadModels, none)
+	if err == nil {
+		_, err = anomaly.NewStore(d.Pool, nil).CountEntries(ctx, nil)
+	}
+	if pg.Forbidden(err) {
+		return errors.New("nothing was appended: --wait reads how far the read models are, and this account of PostgreSQL may not. " +
+			"Append without --wait, or give the account the role ledgerfeed_auditor as well")
+	}
+	return err
+}
+
+// countAnomalies waits until the read models have the entries, counts the anomalies
+// among them into r, and returns a line that says how to see them where they are not
+// known yet.
+func (f *appendFlags) countAnomalies(ctx context.Context, env *cli.Env, d *cli.Deps, r *appendResult) (hint string, err error) {
+	defer r.spans.close()
+	if len(r.Positions) == 0 || r.Appended == 0 && !f.wait {
+		return "", nil
+	}
+	d.Notify(ctx)
+	timeout := moment
+	if f.wait {
+		if timeout = time.Duration(f.timeout); timeout == 0 {
+			timeout = awaitTimeout
+		}
+	}
+	if err = d.AwaitPositions(ctx, r.Positions, timeout); err == nil {
+		var n int64
+		if n, err = r.spans.count(ctx, anomaly.NewStore(d.Pool, env.Clock)); err == nil {
+			r.Anomalies = &n
+			return "", nil
+		}
+	}
+	switch {
+	case f.wait:
+		return "", fmt.Errorf("the entries are in the log, but the read models do not have them: %w", err)
+	case pg.Forbidden(err):
+		return fmt.Sprintf("which of them are anomalies is not known here, as this account of PostgreSQL may not read it; %s says it\n", r.listCommand()), nil
+	}
+	return fmt.Sprintf("not projected yet; then %s says which of them are anomalies\n", r.listCommand()), nil
+}
+
+// spans are the positions of entries in the order in which they were appended. Those
+// that follow on each other in the log take no memory; the rest is kept in a file.
+type spans struct {
+	last map[string]anomaly.Span // of each workspace, which may grow
+	file *os.File
+	out  *bufio.Writer
+	err  error // the first failure; the spans are not complete
+}
+
+// add adds an entry that was appended after the others.
+func (s *spans) add(workspaceID string, position int64) {
+	if s.last == nil {
+		s.last = map[string]anomaly.Span{}
+	}
+	span, there := s.last[workspaceID]
+	switch {
+	case !there:
+		span = anomaly.Span{WorkspaceID: workspaceID, First: position}
+	case position != span.Last+1:
+		s.write(&span)
+		span.First = position
+	}
+	span.Last = position
+	s.last[workspaceID] = span
+}
+
+func (s *spans) write(span *anomaly.Span) {
+	if s.err == nil && s.file == nil {
+		if s.file, s.err = os.CreateTemp("", "ledgerfeed-positions-*.txt"); s.err == nil {
+			_ = os.Remove(s.file.Name()) // the file exists as long as it is open
+			s.out = bufio.NewWriter(s.file)
+		}
+	}
+	if s.err == nil {
+		_, s.err = fmt.Fprintln(s.out, span.WorkspaceID, span.First, span.Last)
+	}
+}
+
+// countBatch is how many spans are counted with one statement.
+const countBatch = 1000
+
+// count counts the entries that are anomalies.
+func (s *spans) count(ctx context.Context, store *anomaly.Store) (n int64, err error) {
+	batch := make([]anomaly.Span, 0, countBatch)
+	flush := func() error {
+		counted, err := store.CountEntries(ctx, batch)
+		n, batch = n+counted, batch[:0]
+		return err
+	}
+	err = s.each(func(span anomaly.Span) error {
+		if batch = append(batch, span); len(batch) < countBatch {
+			return nil
+		}
+		return flush()
+	})
+	if err == nil {
+		err = flush()
+	}
+	return n, err
+}
+
+// each calls do with every span.
+func (s *spans) each(do func(anomaly.Span) error) error {
+	if s.err == nil && s.file != nil {
+		if s.err = s.out.Flush(); s.err == nil {
+			_, s.err = s.file.Seek(0, io.SeekStart)
+		}
+	}
+	if s.err != nil {
+		return fmt.Errorf("cannot keep the positions of entries: %w", s.err)
+	}
+	if s.file != nil {
+		in := bufio.NewReader(s.file)
+		for {
+			var span anomaly.Span
+			_, err := fmt.Fscanln(in, &span.WorkspaceID, &span.First, &span.Last)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err == nil {
+				err = do(span)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for _, span := range s.last {
+		if err := do(span); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *spans) close() {
+	if s.file != nil {
+		_ = s.file.Close()
+	}
 }

@@ -1,4 +1,4 @@
-package following_test
+package proof_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/following"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower/followertest"
 )
 
@@ -24,7 +24,7 @@ func call(t *testing.T, args ...string) called {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	env := &cli.Env{In: strings.NewReader(""), Out: &out, ErrOut: &errOut, Clock: time.Now}
-	c := following.Command(env)
+	c := proof.FollowCommand(env)
 	c.SetArgs(args)
 	c.SetOut(&out)
 	c.SetErr(&errOut)
@@ -98,8 +98,8 @@ func TestKeysOfTheService(t *testing.T) {
 	}
 }
 
-// TestWrongUsage: what cannot be meant is refused before anything is asked.
-func TestWrongUsage(t *testing.T) {
+// TestFollowWrongUsage: what cannot be meant is refused before anything is asked.
+func TestFollowWrongUsage(t *testing.T) {
 	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(key, []byte(followertest.Key), 0o600); err != nil {

@@ -1,4 +1,6 @@
-package witnessing
+// This file is ledgerfeed witness: it has other people's witnesses cosign checkpoints.
+
+package proof
 
 import (
 	"context"
@@ -17,6 +19,18 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 )
+
+// WitnessCommand is ledgerfeed witness.
+func WitnessCommand(env *cli.Env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "witness",
+		Short: "Have a witness of transparency logs cosign a checkpoint",
+		Args:  cli.NoSuchCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(submitCommand(env))
+	return c
+}
 
 // submitFlags are those of witness submit.
 type submitFlags struct {

@@ -1,6 +1,7 @@
-// Package following is ledgerfeed follow: it follows a workspace's feed over the API, and
+// This file is ledgerfeed follow: it follows a workspace's feed over the API, and
 // checks it against what the service has signed.
-package following
+
+package proof
 
 import (
 	"cmp"
@@ -36,8 +37,8 @@ type flags struct {
 	witnessesNeeded int
 }
 
-// Command is ledgerfeed follow.
-func Command(env *cli.Env) *cobra.Command {
+// FollowCommand is ledgerfeed follow.
+func FollowCommand(env *cli.Env) *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{
 		Use:   "follow",

@@ -1,4 +1,4 @@
-package witnessing_test
+package proof_test
 
 import (
 	"bytes"
@@ -12,32 +12,31 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/following"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/witnessing"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower/followertest"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness/witnesstest"
 )
 
 const name = "witness.example.com/w1"
 
-// called is what a call of a command left.
-type called struct {
+// witnessingCalled is what a call of a command left.
+type witnessingCalled struct {
 	err         error
 	out, errOut string
 }
 
 // submit runs ledgerfeed witness submit with arguments.
-func submit(t *testing.T, args ...string) called {
+func submit(t *testing.T, args ...string) witnessingCalled {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	env := &cli.Env{In: strings.NewReader(""), Out: &out, ErrOut: &errOut, Clock: time.Now}
-	c := witnessing.Command(env)
+	c := proof.WitnessCommand(env)
 	c.SetArgs(append([]string{"submit"}, args...))
 	c.SetOut(&out)
 	c.SetErr(&errOut)
 	c.SilenceErrors, c.SilenceUsage = true, true
 	err := c.ExecuteContext(t.Context())
-	return called{err, out.String(), errOut.String()}
+	return witnessingCalled{err, out.String(), errOut.String()}
 }
 
 // write writes a file that only this account can read.
@@ -61,10 +60,10 @@ func TestSubmit(t *testing.T) {
 	witness := witnesstest.New(t, name)
 	witness.Know(t, strings.Fields(s.Keys())...)
 	address, _ := witness.Listen(t, "127.0.0.1:0")
-	followAndSubmit := func(state string) called {
+	followAndSubmit := func(state string) witnessingCalled {
 		t.Helper()
 		env := &cli.Env{In: strings.NewReader(""), Out: &bytes.Buffer{}, ErrOut: &bytes.Buffer{}, Clock: time.Now}
-		c := following.Command(env)
+		c := proof.FollowCommand(env)
 		c.SetArgs([]string{"--url", s.URL, "--key-file", file("key"), "--state", file(state), "--verify", "--verifier-keys", file("logs"), "--once"})
 		if err := c.ExecuteContext(t.Context()); err != nil {
 			t.Fatal(err)
@@ -87,8 +86,8 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
-// TestWrongUsage: what cannot be meant is refused with what is wanted.
-func TestWrongUsage(t *testing.T) {
+// TestWitnessWrongUsage: what cannot be meant is refused with what is wanted.
+func TestWitnessWrongUsage(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	fresh := filepath.Join(folder, "fresh")

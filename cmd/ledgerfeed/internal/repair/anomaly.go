@@ -1,6 +1,7 @@
-// Package anomaly has the commands about entries that could not have their effect, or
+// This file has the commands about entries that could not have their effect, or
 // not all of it.
-package anomaly
+
+package repair
 
 import (
 	"context"
@@ -20,13 +21,13 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
-// Command is ledgerfeed anomaly.
-func Command(env *cli.Env) *cobra.Command {
+// AnomalyCommand is ledgerfeed anomaly.
+func AnomalyCommand(env *cli.Env) *cobra.Command {
 	return cli.Group("anomaly", "List, show and acknowledge entries that had no effect, or not all of it",
 		listCommand(env), showCommand(env), acknowledgeCommand(env))
 }
 
-func with(ctx context.Context, env *cli.Env, work func(*cli.Deps, *anomaly.Store) error) error {
+func anomalyWith(ctx context.Context, env *cli.Env, work func(*cli.Deps, *anomaly.Store) error) error {
 	return env.WithDeps(ctx, func(d *cli.Deps) error { return work(d, anomaly.NewStore(d.Pool, env.Clock)) })
 }
 
@@ -42,7 +43,7 @@ func listCommand(env *cli.Env) *cobra.Command {
 command counts only the first, ordered by workspace and position, and says so.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
-			return with(ctx, env, func(d *cli.Deps, store *anomaly.Store) error {
+			return anomalyWith(ctx, env, func(d *cli.Deps, store *anomaly.Store) error {
 				if workspace != "" {
 					if _, err := d.Log.Head(ctx, workspace); err != nil {
 						return err
@@ -112,7 +113,7 @@ func showCommand(env *cli.Env) *cobra.Command {
 			if position < 0 || after < 0 || limit < 1 || limit > anomaly.MaxPage {
 				return cli.Usagef("want positions from 1 on, and a --limit of 1 to %d", anomaly.MaxPage)
 			}
-			return with(ctx, env, func(d *cli.Deps, store *anomaly.Store) error {
+			return anomalyWith(ctx, env, func(d *cli.Deps, store *anomaly.Store) error {
 				if _, err := d.Log.Head(ctx, args[0]); err != nil {
 					return err
 				}
@@ -213,7 +214,7 @@ only with --all, and ledgerfeed doctor no longer counts them. Nothing else chang
 			if err := checkWhich(&which, reason, all); err != nil {
 				return err
 			}
-			return with(ctx, env, func(_ *cli.Deps, store *anomaly.Store) error {
+			return anomalyWith(ctx, env, func(_ *cli.Deps, store *anomaly.Store) error {
 				n, err := store.Acknowledge(ctx, args[0], which, note)
 				if _, wrong := errors.AsType[*anomaly.NoteError](err); wrong {
 					return &cli.UsageError{Err: err}
