@@ -18,7 +18,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
-	"github.com/ledgerfeed/ledgerfeed/readapi/access/limit"
 )
 
 // limitSlack is how far behind each other instances may be (docs/contract/decisions.md,
@@ -48,7 +47,7 @@ func (s *stand) instance(t *testing.T, clock func() time.Time) *httptest.Server 
 	}
 	own := open(pg.Options{MaxConns: 6})
 	directory := testkit.Must(access.NewDirectory(access.DirectoryConfig{Pool: own, Format: s.format, Clock: clock}))(t)
-	limiter := testkit.Must(limit.New(limit.Config{Pool: own, Clock: clock}))(t)
+	limiter := testkit.Must(access.NewLimiter(access.LimiterConfig{Pool: own, Clock: clock}))(t)
 	cfg := s.config
 	cfg.Pool = open(pg.Options{MaxConns: 4, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings()})
 	cfg.Keys, cfg.Limiter, cfg.Clock = directory, limiter, clock
