@@ -150,6 +150,14 @@ func (l *Log) appendInTx(ctx context.Context, tx pgx.Tx, batches []draftBatch, m
 	return orNil(refused)
 }
 
+// appendResult is what log_append returns. Without outcomes nothing was appended,
+// because the call was not to wait for the workspace.
+type appendResult struct {
+	outcomes  []string
+	positions []*int64
+	times     []*time.Time
+}
+
 // fill writes the receipts of a batch. The error is its first refusal, in the
 // caller's own order.
 func (r *appendResult) fill(b *draftBatch, receipts []Receipt) error {
@@ -385,14 +393,6 @@ func group(drafts []domain.Draft, traced string) ([]draftBatch, error) {
 		b.indexes = append(b.indexes, []int{i})
 	}
 	return batches, nil
-}
-
-// appendResult is what log_append returns. Without outcomes nothing was appended,
-// because the call was not to wait for the workspace.
-type appendResult struct {
-	outcomes  []string
-	positions []*int64
-	times     []*time.Time
 }
 
 func scanAppendResult(row pgx.Row) (appendResult, error) {

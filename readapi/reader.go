@@ -116,7 +116,8 @@ func (r *Reader) Beside(ctx context.Context, workspaceID string, atLeast int64, 
 func besideFromCopy(ctx context.Context, s *source, workspaceID string, atLeast int64, read func(context.Context, *pgxpool.Pool) error) error {
 	of, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer s.untilLost(cancel)()
+	stay := s.untilLost(cancel)
+	defer stay()
 	found, err := readPositions(of, s.pool, []string{workspaceID})
 	if err != nil {
 		return err

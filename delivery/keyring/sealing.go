@@ -3,6 +3,7 @@
 // in the data directory); the database has its fingerprint, so that a process with
 // another key is refused in words instead of sealing what others cannot open, or of
 // failing to open what others sealed.
+
 package keyring
 
 import (

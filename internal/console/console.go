@@ -59,10 +59,10 @@ func (c *Console) router() (chi.Router, error) {
 	r := chi.NewRouter()
 	r.Use(middleware.GetHead, securityHeaders(c.site))
 	r.Method(http.MethodGet, "/assets/{file}", c.assets)
-	pages := r.With(compressed(), c.site.Begin, sameOrigin, parseForm, readable)
+	handled := r.With(compressed(), c.site.Begin, sameOrigin, parseForm, readable)
 	notFound := recognise(c.sessions)(refuse(web.ErrNotFound)).ServeHTTP
-	pages.NotFound(notFound)
-	pages.MethodNotAllowed(notFound)
+	handled.NotFound(notFound)
+	handled.MethodNotAllowed(notFound)
 	for _, route := range c.routes() {
 		if route.Method == http.MethodPost && route.Access == web.Anyone && !strings.HasPrefix(route.Pattern, "/sign-in/") {
 			return nil, fmt.Errorf("console: POST %s changes something and requires nothing", route.Pattern)
@@ -71,7 +71,7 @@ func (c *Console) router() (chi.Router, error) {
 		if strings.HasPrefix(route.Pattern, "/sign-in") {
 			checks = append(checks, inTab)
 		}
-		pages.With(checks...).Method(route.Method, route.Pattern, route.Handle)
+		handled.With(checks...).Method(route.Method, route.Pattern, route.Handle)
 	}
 	return r, nil
 }

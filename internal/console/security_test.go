@@ -262,13 +262,13 @@ func TestMarkupIsText(t *testing.T) {
 	s.exec(`INSERT INTO anomaly (workspace_id, position, reason, event_id) VALUES ('acme', 1, 'unknown_object', $1)`, id)
 	s.exec(`INSERT INTO anomaly_acknowledged (workspace_id, position, reason, acknowledged_at, note) VALUES ('acme', 1, 'unknown_object', now(), $1)`, evil)
 	p := s.signIn(acme, session.Admin)
-	pages := []string{"/anomalies?all=1", "/anomalies/unknown_object/invoice.reversed", "/anomalies/at/1", "/keys", "/webhooks", "/webhooks/" + hook.ID, "/webhooks/" + hook.ID + "/edit", "/webhooks/" + hook.ID + "/delete",
+	paths := []string{"/anomalies?all=1", "/anomalies/unknown_object/invoice.reversed", "/anomalies/at/1", "/keys", "/webhooks", "/webhooks/" + hook.ID, "/webhooks/" + hook.ID + "/edit", "/webhooks/" + hook.ID + "/delete",
 		"/deliveries/" + id + "_" + hook.ID, "/events", "/events/" + id, "/requests", s.requestOf(acme), "/audit",
 		"/events?about=" + url.QueryEscape(evil), "/sign-in?to=" + url.QueryEscape(attribute), "/keys?did=" + url.QueryEscape(evil)}
 	for _, k := range testkit.Must(s.keys.List(t.Context(), acme))(t) {
-		pages = append(pages, "/keys/"+k.ID, "/keys/"+k.ID+"/revoke")
+		paths = append(paths, "/keys/"+k.ID, "/keys/"+k.ID+"/revoke")
 	}
-	for _, path := range pages {
+	for _, path := range paths {
 		p.get(path).status(http.StatusOK).hasNot(evil, attribute, "<img src=x", `<b>'"`)
 	}
 	p.get("/deliveries/" + id + "_" + hook.ID).has("&lt;script&gt;alert(1)&lt;/script&gt;")

@@ -66,7 +66,7 @@ func readStanding(ctx context.Context, conn *pgx.Conn) (s standing, err error) {
 		       coalesce((SELECT received_tli FROM pg_stat_wal_receiver), (pg_control_checkpoint()).timeline_id)::bigint,
 		       coalesce((pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint, 0)`).
 		Scan(&s.recovering, &s.system, &s.timeline, &s.replayed)
-	return s, err //nolint:wrapcheck // look does
+	return s, err
 }
 
 // Reasons for which a server is not read from.

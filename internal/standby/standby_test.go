@@ -27,17 +27,17 @@ type followed struct {
 	log  testkit.Buffer
 }
 
-func openPool(t *testing.T, url string) *pgxpool.Pool {
+func openPool(t *testing.T, address string) *pgxpool.Pool {
 	t.Helper()
-	pool := testkit.Must(pg.Open(t.Context(), url, pg.Options{MaxConns: 4}))(t)
+	pool := testkit.Must(pg.Open(t.Context(), address, pg.Options{MaxConns: 4}))(t)
 	t.Cleanup(pool.Close)
 	return pool
 }
 
-func follow(t *testing.T, primary *pgxpool.Pool, url string) *followed {
+func follow(t *testing.T, primary *pgxpool.Pool, address string) *followed {
 	t.Helper()
 	f := &followed{t: t}
-	f.Address = testkit.Must(standby.New(standby.Config{URL: url, Primary: primary, Logger: f.log.Logger(), MaxLag: time.Second}))(t)
+	f.Address = testkit.Must(standby.New(standby.Config{URL: address, Primary: primary, Logger: f.log.Logger(), MaxLag: time.Second}))(t)
 	f.pool = testkit.Must(f.Open(t.Context(), pg.Options{MaxConns: 2}))(t)
 	t.Cleanup(f.pool.Close)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -122,7 +122,7 @@ func TestNothingIsOlderThanMaxLag(t *testing.T) {
 		f.used("")
 		testkit.Eventually(t, func() error {
 			if got, err := f.newest(); err != nil || got != n {
-				return fmt.Errorf("%s: shows %d: %v", name, got, err)
+				return fmt.Errorf("%s: shows %d: %w", name, got, err)
 			}
 			return nil
 		})

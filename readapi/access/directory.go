@@ -529,11 +529,11 @@ func (s *slowLookUps) do(ctx context.Context, l *lookUp) error {
 		s.next = &slowBatch{done: make(chan struct{})}
 		time.AfterFunc(slowEvery, s.readNext)
 	}
-	batch := s.next
-	batch.lookUps = append(batch.lookUps, l)
+	asked := s.next
+	asked.lookUps = append(asked.lookUps, l)
 	s.mu.Unlock()
 	select {
-	case <-batch.done:
+	case <-asked.done:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the look-up of an API key: %w", context.Cause(ctx))
@@ -545,9 +545,9 @@ func (s *slowLookUps) readNext() {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	s.mu.Lock()
-	batch := s.next
+	asked := s.next
 	s.next = nil
 	s.mu.Unlock()
-	defer close(batch.done)
-	s.read(batch.lookUps)
+	defer close(asked.done)
+	s.read(asked.lookUps)
 }

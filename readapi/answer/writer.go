@@ -63,6 +63,15 @@ type Encoded struct {
 	Body     []byte
 }
 
+// Renderer holds what all answers of an API share.
+type Renderer struct {
+	docsURL string
+	logger  *slog.Logger
+	codecs  *codecs
+	fixed   fixedValues
+	buffers sync.Pool // of *bytes.Buffer
+}
+
 // Writer makes the Writer of the answer to a request.
 func (r *Renderer) Writer(w http.ResponseWriter, request *http.Request, requestID string) Writer {
 	return Writer{renderer: r, w: w, request: request, requestID: requestID, LogPosition: -1, EventIndex: NoIndex}
@@ -263,15 +272,6 @@ func (w *Writer) send(status int, contentType []string, body Encoded) {
 		return
 	}
 	w.Bytes, w.Err = w.w.Write(body.Body)
-}
-
-// Renderer holds what all answers of an API share.
-type Renderer struct {
-	docsURL string
-	logger  *slog.Logger
-	codecs  *codecs
-	fixed   fixedValues
-	buffers sync.Pool // of *bytes.Buffer
 }
 
 // NewRenderer makes a Renderer. The addresses of problem types begin with docsURL.

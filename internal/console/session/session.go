@@ -74,6 +74,12 @@ type Opening struct {
 	Replaces    *Session  // ends in the same transaction; nil: none
 }
 
+// Store keeps sign-in links and sessions in the database. It is safe for
+// concurrent use.
+type Store struct {
+	cfg Config
+}
+
 // Open starts a session, with a line in the audit trail, and returns its token.
 func (s *Store) Open(ctx context.Context, o Opening) (token string, expires time.Time, err error) {
 	i := slices.IndexFunc(o.Grants, func(g Grant) bool { return g.Workspace == o.WorkspaceID })
@@ -177,12 +183,6 @@ type Config struct {
 	Idle time.Duration
 	// Absolute is how long a session lasts in any case. Default 12 h.
 	Absolute time.Duration
-}
-
-// Store keeps sign-in links and sessions in the database. It is safe for
-// concurrent use.
-type Store struct {
-	cfg Config
 }
 
 // NewStore makes a Store. The error names what cfg lacks.

@@ -36,7 +36,7 @@ func (p *product) save(ctx context.Context, id, kind string, data []byte) error 
 	return pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO demo_product.work (id, kind, data) VALUES ($1, $2, $3)`, id, kind, data)
 		if err != nil {
-			return err
+			return fmt.Errorf("save: %w", err)
 		}
 		publisher, err := watermillsql.NewPublisher(wsql.TxFromPgx(tx), p.clock, nil)
 		if err != nil {

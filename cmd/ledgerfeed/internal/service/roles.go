@@ -525,13 +525,13 @@ func LookAtStandbys(ctx context.Context, env *cli.Env, pool *pgxpool.Pool) (*sta
 // copyOf opens two pools of connections to the standbys, of the sizes of two pools to the
 // primary, the first one for pages and with options; nil: there are no standbys.
 // LEDGERFEED_CONNECTIONS is about the primary: the standbys take as many beside them.
-func copyOf(ctx context.Context, s *Service, pages, lists string, o pg.Options) (c *readapi.Copy, err error) {
+func copyOf(ctx context.Context, s *Service, rows, lists string, o pg.Options) (c *readapi.Copy, err error) {
 	from := s.connections.standbys
 	if from == nil {
 		return nil, nil
 	}
 	c = &readapi.Copy{Alive: from.Alive}
-	if c.Pool, err = openStandbys(ctx, s, pages, o); err != nil {
+	if c.Pool, err = openStandbys(ctx, s, rows, o); err != nil {
 		return nil, err
 	}
 	c.WholeLists, err = openStandbys(ctx, s, lists, listOptions(&s.env.Settings))

@@ -23,6 +23,15 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
 
+// appendFlags are the flags of append.
+type appendFlags struct {
+	stream, restore, wait bool
+	create                bool          // workspaces that do not exist
+	trial                 bool          // append nothing
+	timeout               timespan.Flag // of wait; 0: awaitTimeout
+	ids                   string        // name of a file
+}
+
 // runStream appends lines as they come and answers them. Those that have come while
 // others were being appended share a transaction.
 func (f *appendFlags) runStream(ctx context.Context, env *cli.Env, files []string) error {
@@ -485,15 +494,6 @@ func (f *idFile) close() error {
 		err = errors.Join(err, os.Remove(f.name))
 	}
 	return err
-}
-
-// appendFlags are the flags of append.
-type appendFlags struct {
-	stream, restore, wait bool
-	create                bool          // workspaces that do not exist
-	trial                 bool          // append nothing
-	timeout               timespan.Flag // of wait; 0: awaitTimeout
-	ids                   string        // name of a file
 }
 
 // maxReportedLines bounds how many bad lines are reported.
