@@ -108,7 +108,7 @@ func (s *Store) check(c *Change) (types []string, err error) {
 // Create adds a webhook, which gets the events appended from now on. Its secret is
 // returned only here.
 // Errors: *attempt.AddressError, *EventsError and *TextError, joined; *domain.UnknownWorkspaceError,
-// ErrTooManyWebhooks, *secretkey.MissingError.
+// ErrTooManyWebhooks, *keyring.MissingError.
 func (s *Store) Create(ctx context.Context, workspaceID string, d Definition) (*WithSecret, error) {
 	choice := d.Events
 	if choice == nil {

@@ -33,7 +33,7 @@ func readableEnd(t time.Time) string { return readableTime(t.Add(time.Minute - t
 // RotateSecret gives a webhook a new secret, which is returned only here. During the overlap
 // messages are signed with the old secret as well, unless its key is lost, and so they are with
 // the secrets of earlier rotations until the end that was promised for each. Errors:
-// *UnknownWebhookError, *SecretsError, *secretkey.MissingError.
+// *UnknownWebhookError, *SecretsError, *keyring.MissingError.
 func (s *Store) RotateSecret(ctx context.Context, webhookID string) (*WithSecret, error) {
 	secret, err := attempt.NewSecret(s.cfg.Random)
 	if err != nil {

@@ -254,7 +254,7 @@ func TestGoneTurnsOff(t *testing.T) {
 		}
 		return nil
 	})
-	if text := log.String(); !strings.Contains(text, "turned off a webhook, because its receiver says that it is gone") {
+	if text := log.String(); !strings.Contains(text, "turned off a webhook, because its receiver answered 410 (Gone) to two deliveries in a row") {
 		t.Errorf("logged:\n%s", text)
 	}
 	var detail string

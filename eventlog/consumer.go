@@ -417,11 +417,11 @@ func (c *consumer) failed(ctx context.Context, claim *Claim, ids []string, reaso
 	r, err := c.recordFailure(ctx, s, reason)
 	switch {
 	case err != nil:
-		c.cfg.Logger.ErrorContext(ctx, "cannot handle a segment, nor record that; retrying",
+		c.cfg.Logger.ErrorContext(ctx, "cannot handle a segment and cannot record the failure; retrying",
 			"consumer", c.consumer, "workspace", s.WorkspaceID, "from", s.After+1, "through", s.End(), "error", reason, "record_error", err)
 		flow.Pause(ctx, retryPause)
 	case r.quarantined:
-		c.cfg.Logger.ErrorContext(ctx, "cannot handle an entry; its workspace is quarantined there, others continue",
+		c.cfg.Logger.ErrorContext(ctx, "cannot handle an entry; its workspace is quarantined before that entry, other workspaces continue",
 			"consumer", c.consumer, "workspace", s.WorkspaceID, "position", s.After+1, "error", reason, "retry_in", r.wait)
 	default:
 		c.cfg.Logger.WarnContext(ctx, "cannot handle a segment; retrying",

@@ -82,7 +82,7 @@ type HeldError struct {
 
 // Error says what to look for.
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("nothing was appended to %s: another transaction holds its log (%v); "+
+	return fmt.Sprintf("nothing was appended to %s: another transaction has locked its log (%v); "+
 		"end that transaction (pg_stat_activity shows it), or append again later", e.WorkspaceID, e.Err)
 }
 

@@ -462,7 +462,7 @@ func (c *consumer) markEnded(ctx context.Context, claim *Claim, handled bool) {
 		each.Queue(sql, c.consumer, id, c.process)
 	}
 	if err := c.pool.SendBatch(ctx, &each).Close(); err != nil {
-		c.cfg.Logger.WarnContext(ctx, "cannot mark segments as no longer under way; if the program ends before they are handled, that counts as one of three deaths",
+		c.cfg.Logger.WarnContext(ctx, "cannot mark segments as no longer under way; if the process ends before they are handled, that counts towards the three deaths that quarantine a workspace",
 			"consumer", c.consumer, "workspaces", len(ids), "error", err)
 	}
 }

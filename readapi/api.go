@@ -60,7 +60,7 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	source := newSource(&cfg, cfg.Pool, cfg.WholeLists.Pool, cfg.Feed)
+	source := newSource(&cfg, cfg.Pool, cfg.WholeLists.Pool, cfg.Feed, cfg.Timeout)
 	waits := newWaits(&cfg)
 	places := wholelist.NewPlaces(cfg.WholeLists.Most, cfg.WholeLists.MostOfWorkspace, cfg.WholeLists.Keep)
 	metrics, err := newMetrics(cfg.Metrics, source.shares, places, waits)

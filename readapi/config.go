@@ -32,7 +32,7 @@ type Authenticator interface {
 	AuthenticateSlowly(ctx context.Context, text string) (*access.Key, error)
 }
 
-// Limiter counts requests in clock minutes; *limit.Limiter is one. Its methods
+// Limiter counts requests in clock minutes; *access.Limiter is one. Its methods
 // must be quick and safe for concurrent use.
 type Limiter interface {
 	// Take counts one request of a key.
@@ -233,8 +233,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Retention < 0 || c.Timeout < 0 || c.Share < 0 || c.MaxWaits < 0 || c.MaxWaitsHTTP1 < 0 {
 		errs = append(errs, errors.New("readapi: Config.Retention, Config.Timeout, Config.Share, Config.MaxWaits and Config.MaxWaitsHTTP1 must not be below 0"))
 	}
-	if c.Copy != nil && (c.Copy.Pool == nil || c.Copy.Alive == nil) {
-		errs = append(errs, errors.New("readapi: Config.Copy needs a Pool and Alive"))
+	if c.Copy != nil && (c.Copy.Pool == nil || c.Copy.Usable == nil || c.Copy.Alive == nil) {
+		errs = append(errs, errors.New("readapi: Config.Copy needs a Pool, Usable and Alive"))
 	}
 	lists, err := c.WholeLists.withDefaults()
 	c.WholeLists = lists

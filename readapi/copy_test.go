@@ -43,7 +43,7 @@ func newCopied(t *testing.T) *copied {
 		t.Fatal(err)
 	}
 	c := &copied{stand: newStandAt(t, primary.URL()), standby: primary.Replica()}
-	c.copy = readapi.Copy{Alive: context.Background}
+	c.copy = readapi.Copy{Usable: func() bool { return true }, Alive: context.Background}
 	anyLag := func(context.Context, *pgx.Conn) (bool, error) { return true, nil }
 	c.pools(func(o pg.Options) (*pgxpool.Pool, error) {
 		o.Prepare = anyLag
@@ -325,7 +325,7 @@ func TestACopyThatFails(t *testing.T) {
 	r := newCopied(t)
 	from := testkit.Must(standby.New(standby.Config{URL: r.standby.URL(), Primary: r.pool, MaxLag: time.Second, Logger: r.config.Logger}))(t)
 	runs(t, from.Run)
-	r.copy.Alive = from.Alive
+	r.copy.Usable, r.copy.Alive = from.Usable, from.Alive
 	r.pools(func(o pg.Options) (*pgxpool.Pool, error) { return from.Open(t.Context(), o) })
 	r.append(objects("acme")...)
 	r.project("acme", 0)

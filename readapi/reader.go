@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -103,7 +104,7 @@ func (r *Reader) File(ctx context.Context, ask Ask, name string, w http.Response
 // would read: from the Copy if it shows the log at least up to a position, or else from
 // Config.Pool. read may be called twice.
 func (r *Reader) Beside(ctx context.Context, workspaceID string, atLeast int64, read func(context.Context, *pgxpool.Pool) error) error {
-	if s := r.api.copy; s != nil && s.alive().Err() == nil {
+	if s := r.api.copy; s != nil && s.copy.Usable() {
 		err := besideFromCopy(ctx, s, workspaceID, atLeast, read)
 		if err == nil || ctx.Err() != nil {
 			return err
@@ -116,6 +117,10 @@ func (r *Reader) Beside(ctx context.Context, workspaceID string, atLeast int64, 
 func besideFromCopy(ctx context.Context, s *source, workspaceID string, atLeast int64, read func(context.Context, *pgxpool.Pool) error) error {
 	of, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if end, ok := ctx.Deadline(); ok { // some time is left to read elsewhere
+		of, cancel = context.WithTimeout(of, time.Until(end)/2)
+		defer cancel()
+	}
 	stay := s.untilLost(cancel)
 	defer stay()
 	found, err := readPositions(of, s.pool, []string{workspaceID})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -23,14 +24,14 @@ type Copy struct {
 	Pool       *pgxpool.Pool // as Config.Pool; fails instead of showing what is older than may be
 	WholeLists *pgxpool.Pool // as WholeLists.Pool; nil: whole lists are not read from it
 
-	// Alive ends when nothing can be read there any more. It may have ended already.
-	Alive func() context.Context
+	Usable func() bool            // reports whether it may be read from now
+	Alive  func() context.Context // ends when what is being read there should be read elsewhere
 }
 
 // source is where answers are read: Config.Pool or the Copy. Each has connections and queues
 // of its own, so that one that is slow delays nothing that is read from the other.
 type source struct {
-	alive    func() context.Context // nil: Config.Pool, which has the last word
+	copy     *Copy // nil: it is Config.Pool, which has the last word
 	pool     *pgxpool.Pool
 	lists    *pgxpool.Pool // nil: it reads no whole lists
 	feed     *eventlog.Feed
@@ -41,14 +42,14 @@ type source struct {
 	shares   *shares
 }
 
-func newSource(cfg *Config, pool, lists *pgxpool.Pool, feed *eventlog.Feed) *source {
+func newSource(cfg *Config, pool, lists *pgxpool.Pool, feed *eventlog.Feed, timeout time.Duration) *source {
 	s := &source{
-		pool: pool, lists: lists, feed: feed, indexes: newKnownIndexes(), versions: newVersionReader(pool, cfg.Timeout), trees: newTreesReader(pool, cfg.Timeout),
+		pool: pool, lists: lists, feed: feed, indexes: newKnownIndexes(), versions: newVersionReader(pool, timeout), trees: newTreesReader(pool, timeout),
 		rows: map[string]*batch.Coalescer[*rowQuery]{}, shares: cfg.newShares(pool),
 	}
 	for _, r := range route.Table() {
 		if r.Kind == route.Row && s.rows[r.Resource.Table] == nil {
-			s.rows[r.Resource.Table] = newRowReader(pool, cfg.Timeout)
+			s.rows[r.Resource.Table] = newRowReader(pool, timeout)
 		}
 	}
 	return s
@@ -60,25 +61,28 @@ func newCopy(cfg *Config) *source {
 	if c == nil {
 		return nil
 	}
-	s := newSource(cfg, c.Pool, c.WholeLists, eventlog.NewFeed(c.Pool))
-	s.alive = c.Alive
+	s := newSource(cfg, c.Pool, c.WholeLists, eventlog.NewFeed(c.Pool), copyTimeout(cfg))
+	s.copy = c
 	return s
 }
 
+// copyTimeout is how long the Copy may take, so that there is time left to read elsewhere.
+func copyTimeout(cfg *Config) time.Duration { return cfg.Timeout / 2 }
+
 // untilLost calls cancel if the source is the Copy and is lost, until stay is called.
 func (s *source) untilLost(cancel func()) (stay func() bool) {
-	if s.alive == nil {
+	if s.copy == nil {
 		return func() bool { return true }
 	}
-	return context.AfterFunc(s.alive(), cancel)
+	return context.AfterFunc(s.copy.Alive(), cancel)
 }
 
 var (
 	// errPassedOver says that the Copy does not show yet what the request must not be answered
 	// without.
 	errPassedOver = errors.New("the copy is behind what was given before")
-	// errCopyLost ends what is being read from the Copy when that is lost.
-	errCopyLost = errors.New("the copy was lost while it was read from")
+	// errCopyLost ends what is being read from the Copy when that is lost or takes too long.
+	errCopyLost = errors.New("the copy was lost while it was read from, or took too long")
 )
 
 // Why a request went on to Config.Pool, as labels.
@@ -125,7 +129,7 @@ func cursorPosition(q *request) int64 {
 // reached compares what was read with what the answer must not be older than. It is
 // called with the version row of each statement, before anything is answered.
 func reached(q *request, v version) error {
-	if q.from.alive != nil && v.olderThan(q.floor) {
+	if q.from.copy != nil && v.olderThan(q.floor) {
 		return errPassedOver
 	}
 	return q.wait.reached(v)
@@ -137,7 +141,7 @@ func reached(q *request, v version) error {
 func readFrom(q *request, do func(*request) error) error {
 	q.from = q.api.source
 	// Trees are behind what is visible; and a tile must be there once a checkpoint was.
-	if s := q.api.copy; s != nil && q.endpoint.HasPosition() && !q.endpoint.OfTree() && s.alive().Err() == nil && (q.form == answer.JSON || s.lists != nil) {
+	if s := q.api.copy; s != nil && q.endpoint.HasPosition() && !q.endpoint.OfTree() && s.copy.Usable() && (q.form == answer.JSON || s.lists != nil) {
 		if err := needs(q); err != nil {
 			return err
 		}
@@ -164,7 +168,9 @@ func readMoved(q *request, moved int64) error {
 
 // readFromCopy reads from the Copy, until it is lost.
 func readFromCopy(q *request, do func(*request) error) error {
-	ctx, cancel := context.WithCancelCause(q.Context)
+	limited, end := context.WithTimeoutCause(q.Context, copyTimeout(&q.api.cfg), errCopyLost)
+	defer end()
+	ctx, cancel := context.WithCancelCause(limited)
 	stay := q.api.copy.untilLost(func() { cancel(errCopyLost) })
 	c, keep := within(ctx, q)
 	c.from = q.api.copy
@@ -191,8 +197,10 @@ func passedOver(q *request, err error) string {
 		return passedBehind
 	case answered && problem.Status == http.StatusServiceUnavailable, pg.Canceled(err) && !inTheWay(err):
 		return "" // there is too much to do, or the answer takes too long: there, as well
+	case answered && (problem.Status == http.StatusNotFound || problem.Status == http.StatusBadRequest):
+		return passedNoProof // of a row, or of what a cursor goes on from
 	case answered && problem.Status < http.StatusInternalServerError:
-		return passedNoProof
+		return ""
 	}
 	return passedFailed
 }

@@ -146,7 +146,7 @@ func (g giveUp) confirm(env *cli.Env, secrets int, missing error) error {
 		return fmt.Errorf("cannot read the answer: %w", err)
 	}
 	if strings.TrimSpace(answer) != "yes" {
-		return fmt.Errorf("nothing was changed: the answer was not yes; in scripts, --yes gives up %s without the question", plural.Of(secrets, "secret", "secrets"))
+		return fmt.Errorf("nothing was changed: the answer was not yes; in scripts, --yes gives up %s without asking", plural.Of(secrets, "secret", "secrets"))
 	}
 	return nil
 }

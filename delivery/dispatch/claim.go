@@ -424,7 +424,7 @@ func (d *Dispatcher) reconcile(ctx context.Context, r scheduler.Reconcile) sched
 
 // takeLease inserts a lease under a new name. What an older lease held is free
 // once that is over. The error is a *clockError where the clock is wrong, and a
-// *secretkey.MissingError where another key has become the one that seals: the process could not
+// *keyring.MissingError where another key has become the one that seals: the process could not
 // sign what is sealed under it.
 func (s *store) takeLease(ctx context.Context, now time.Time) (lease string, err error) {
 	if err := s.checkClock(ctx, now); err != nil {

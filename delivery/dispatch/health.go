@@ -100,7 +100,7 @@ func (d *Dispatcher) logHealth(ctx context.Context, c *scheduler.HealthChange, t
 	message := "a webhook is failing"
 	switch {
 	case turnedOff && c.Change == policy.TurnOffGone:
-		message = "turned off a webhook, because its receiver says that it is gone"
+		message = "turned off a webhook, because its receiver answered 410 (Gone) to two deliveries in a row"
 	case turnedOff:
 		message = "turned off a webhook, because every attempt failed"
 	case c.Change.TurnsOff():

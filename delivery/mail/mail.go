@@ -190,7 +190,7 @@ func (m *Mailer) keepUnsent(ctx context.Context) (next time.Duration, err error)
 		return retryInterval, fmt.Errorf("drop mails that nobody sends: %w", err)
 	}
 	if n := dropped.RowsAffected(); n > 0 {
-		m.logger.ErrorContext(ctx, "dropped mails that could not be sent for a week, because LEDGERFEED_SMTP_URL is not set", "mails", n)
+		m.logger.ErrorContext(ctx, "dropped mails that had waited for a week, because LEDGERFEED_SMTP_URL is not set", "mails", n)
 	}
 	return sweepInterval, nil
 }
@@ -301,9 +301,9 @@ func (m *Mailer) sendOne(ctx context.Context, d *dueMail) error {
 	case failure == nil:
 		log.InfoContext(ctx, "sent a mail")
 	case d.WebhookID == "" && m.clock().Sub(d.createdAt) > testWindow:
-		log.WarnContext(ctx, "dropped a test mail that could not be sent for an hour", "error", failure)
+		log.WarnContext(ctx, "dropped a test mail after trying for an hour", "error", failure)
 	case m.clock().Sub(d.createdAt) > giveUpAfter:
-		log.ErrorContext(ctx, "dropped a mail that could not be sent for a week", "error", failure)
+		log.ErrorContext(ctx, "dropped a mail after trying for a week", "error", failure)
 	default:
 		log.WarnContext(ctx, "cannot send a mail; trying again", "error", failure, "attempts", d.attempts, "retry_in", wait)
 		_, err := m.pool.Exec(ctx, `

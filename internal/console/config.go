@@ -38,7 +38,7 @@ type Config struct {
 	Webhooks *delivery.Store  // required
 	Mailer   *mail.Mailer     // stores test mails, which a process that delivers sends; required
 	Feed     *eventlog.Feed   // required; of Pool, whose settings bound how long a page waits
-	Reader   *readapi.Reader  // what readers of the API get; required, best of Pool and with events.BesideTimeout
+	Reader   *readapi.Reader  // what readers of the API get; required, best of Pool and with pages.BesideTimeout
 	Clock    func() time.Time // required
 	Logger   *slog.Logger     // required
 	Tracer   trace.Tracer     // makes a span of each request; nil: none
@@ -71,7 +71,7 @@ type Config struct {
 	Identity *session.IdentityConfig
 
 	// BesideTimeout is how long a page waits for what it shows beside its subject: the marks of
-	// the menu, an event's object, and what the event changed. Default: events.BesideTimeout.
+	// the menu, an event's object, and what the event changed. Default: pages.BesideTimeout.
 	BesideTimeout time.Duration
 
 	// TestTimeout is how long "Send test" waits for the receiver's answer. Default:

@@ -22,7 +22,7 @@ const (
 
 // Run moves the workspace, or goes on with a move that was interrupted, until the new place
 // has it with its whole history. Errors besides those of the databases: those in this
-// package, *domain.UnknownWorkspaceError, *secretkey.MissingError.
+// package, *domain.UnknownWorkspaceError, *keyring.MissingError.
 func (m *Mover) Run(ctx context.Context) (Result, error) {
 	state, err := m.begin(ctx)
 	if err != nil {

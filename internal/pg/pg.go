@@ -40,6 +40,9 @@ type Options struct {
 	// Tracer is called at each statement; nil: none is.
 	Tracer pgx.QueryTracer
 
+	// ConnectTimeout bounds the time to open a connection; 0: that of the URL.
+	ConnectTimeout time.Duration
+
 	// Later lets Open succeed although the database does not answer now.
 	Later bool
 
@@ -68,6 +71,9 @@ func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
 		}
 	}
 	cfg.PingTimeout = pingTimeout
+	if o.ConnectTimeout > 0 {
+		cfg.ConnConfig.ConnectTimeout = o.ConnectTimeout
+	}
 	cfg.ConnConfig.Tracer = o.Tracer
 	for name, value := range silentSettings() {
 		if cfg.ConnConfig.RuntimeParams[name] == "" {

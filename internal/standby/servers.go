@@ -39,7 +39,7 @@ func readMark(ctx context.Context, primary *pgxpool.Pool) (mark, error) {
 		       (pg_walfile_name_offset(at)).file_offset
 		  FROM pg_current_wal_insert_lsn() AS at`).Scan(&m.system, &m.timeline, &m.end, &inFile)
 	if err != nil {
-		return m, fmt.Errorf("the primary does not say where its write-ahead log ends: %s", describe(err))
+		return m, fmt.Errorf("the primary does not say where its write-ahead log ends: %s", (&lostError{err}).Error())
 	}
 	switch {
 	case inFile == firstHeaderSize:
@@ -79,7 +79,12 @@ var (
 // lostError says that a server was not reached, or did not answer.
 type lostError struct{ err error }
 
-func (e *lostError) Error() string { return describe(e.err) }
+func (e *lostError) Error() string {
+	if text := describe(e.err); text != e.err.Error() {
+		return text
+	}
+	return "the connection to it broke" // the error may show addresses
+}
 
 func (e *lostError) Unwrap() error { return e.err }
 
@@ -108,6 +113,9 @@ func describe(err error) string {
 			return "it does not answer"
 		}
 		return "it cannot be reached"
+	}
+	if answered, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return "it answers: " + answered.Message
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "it does not answer"

@@ -114,6 +114,9 @@ func ValidURL(text string) bool {
 	return err == nil && strings.HasPrefix(text, "postgres") && !strings.ContainsAny(text, " \t\n")
 }
 
+// Usable reports whether a server that was looked at just now may be read from.
+func (a *Address) Usable() bool { return a.State().Used }
+
 // Alive ends when the standbys cannot be reached. What is being read there then should be read
 // elsewhere. It may have ended already.
 func (a *Address) Alive() context.Context {
@@ -132,7 +135,7 @@ func (a *Address) State() State {
 // Open opens a pool of connections to the standbys, as pg.Open does, but whether or not they
 // answer now. Whoever acquires one gets an error instead of a server that is too far behind.
 func (a *Address) Open(ctx context.Context, o pg.Options) (*pgxpool.Pool, error) {
-	o.Later, o.Prepare = true, a.prepare
+	o.Later, o.Prepare, o.ConnectTimeout = true, a.prepare, askTimeout
 	pool, err := pg.Open(ctx, a.cfg.URL, o)
 	if err != nil {
 		return nil, fmt.Errorf("the standbys: %w", err)
@@ -143,7 +146,8 @@ func (a *Address) Open(ctx context.Context, o pg.Options) (*pgxpool.Pool, error)
 // askedKey is where a connection has when its server was asked last, with success.
 const askedKey = "standby asked"
 
-// prepare looks at the server of a connection before it is used.
+// prepare looks at the server of a connection before it is used. A connection to a server that
+// must not be read from is closed: the next one may lead to another server.
 func (a *Address) prepare(ctx context.Context, conn *pgx.Conn) (good bool, err error) {
 	data := conn.PgConn().CustomData()
 	if at, ok := data[askedKey].(time.Time); ok && time.Since(at) < trusted {
@@ -153,7 +157,7 @@ func (a *Address) prepare(ctx context.Context, conn *pgx.Conn) (good bool, err e
 	defer cancel()
 	at := time.Now() // not of an injected clock: it measures the servers
 	if _, err := a.look(limited, conn); err != nil {
-		return !conn.IsClosed(), err
+		return false, err
 	}
 	data[askedKey] = at
 	return true, nil
@@ -182,11 +186,13 @@ func (a *Address) Run(ctx context.Context) error {
 func (a *Address) turn(ctx context.Context) (behind time.Duration, err error) {
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	m, err := readMark(limited, a.cfg.Primary)
-	if err != nil {
-		return 0, err
+	// A primary that is slow to answer matters only when all marks are too old.
+	m, unmarked := readMark(limited, a.cfg.Primary)
+	if unmarked == nil {
+		a.keep(m)
+	} else if _, err := a.marksNow(); err != nil {
+		return 0, unmarked
 	}
-	a.keep(m)
 	limited, cancel = context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if a.conn == nil {
@@ -199,10 +205,8 @@ func (a *Address) turn(ctx context.Context) (behind time.Duration, err error) {
 			return 0, &lostError{err}
 		}
 	}
-	behind, err = a.look(limited, a.conn)
-	if lost, ok := errors.AsType[*lostError](err); ok {
-		a.disconnect(ctx)
-		return 0, lost
+	if behind, err = a.look(limited, a.conn); err != nil {
+		a.disconnect(ctx) // the next connection may lead to another server
 	}
 	return behind, err
 }

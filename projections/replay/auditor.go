@@ -226,7 +226,7 @@ func (a *Auditor) report(ctx context.Context, v *Verification, derived int64, li
 		a.cfg.Logger.ErrorContext(ctx, "the audit found a difference", "workspace", d.WorkspaceID, "resource", d.Resource, "id", d.ID,
 			"field", d.Field, "stored", orNothing(d.Stored), "folded", orNothing(d.Folded))
 	}
-	a.cfg.Logger.ErrorContext(ctx, "a workspace is not as its log says: ledgerfeed verify lists all differences, ledgerfeed rebuild repairs read models",
+	a.cfg.Logger.ErrorContext(ctx, "a workspace differs from its log: ledgerfeed verify lists all differences, ledgerfeed rebuild repairs read models",
 		"workspace", v.WorkspaceID, "position", v.Position, "differences", v.Differences, "log_intact", v.LogIntact)
 }
 

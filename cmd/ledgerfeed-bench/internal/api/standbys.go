@@ -44,5 +44,5 @@ func OpenStandbys(ctx context.Context, db *measure.Database) (*readapi.Copy, err
 			return nil, fmt.Errorf("%w: %s", errNoStandby, from.State().Problem)
 		}
 	}
-	return &readapi.Copy{Pool: pages, Alive: from.Alive}, nil
+	return &readapi.Copy{Pool: pages, Usable: from.Usable, Alive: from.Alive}, nil
 }

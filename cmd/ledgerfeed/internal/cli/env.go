@@ -278,7 +278,7 @@ func (d *Deps) Keys() (*access.Store, error) {
 func (d *Deps) Webhooks() (*delivery.Store, error) { return d.webhooks(nil) }
 
 // WebhooksWithKey returns the store of webhooks, for making secrets too. The error is
-// a *secretkey.MissingError when the database needs other keys than there are.
+// a *keyring.MissingError when the database needs other keys than there are.
 func (d *Deps) WebhooksWithKey(ctx context.Context) (*delivery.Store, error) {
 	k, err := d.env.Keyring(ctx, d.Database, d.Pool)
 	if err != nil {

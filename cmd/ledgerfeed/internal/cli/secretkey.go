@@ -25,7 +25,7 @@ import (
 // Keyring has the keys that encrypt and decrypt webhooks' secrets: those of
 // LEDGERFEED_SECRET_KEY, or without it those of the file in the data directory, which
 // is made at the first use of a database that has never had a key. The error is a
-// *secretkey.MissingError when the database needs other keys.
+// *keyring.MissingError when the database needs other keys.
 func (e *Env) Keyring(ctx context.Context, db *Database, pool *pgxpool.Pool) (*keyring.Keyring, error) {
 	k, err := e.ReadKeyring(db)
 	if err != nil {
@@ -107,7 +107,7 @@ func (e *Env) readKeyFile(db *Database, name string) (string, error) {
 // makeSecretKey makes the first key of a database, and the file that holds it. It is
 // the database's own once tx commits; of processes that make one at the same time,
 // one succeeds. Where the database has had a key, none is made: the error is a
-// *secretkey.MissingError.
+// *keyring.MissingError.
 func (e *Env) makeSecretKey(ctx context.Context, tx pgx.Tx, db *Database) (*keyring.Keyring, error) {
 	text := newSecretKey()
 	k, err := keyring.New(text)
@@ -138,7 +138,7 @@ func (e *Env) makeSecretKey(ctx context.Context, tx pgx.Tx, db *Database) (*keyr
 		return nil, fmt.Errorf("cannot make a key for webhooks' secrets: %w", err)
 	}
 	if !db.IsLocal() {
-		e.Logger.WarnContext(ctx, "made a key for webhooks' secrets: keep it where the data directory's disk is not, because the secrets in the database cannot be opened without it; "+
+		e.Logger.WarnContext(ctx, "made a key for webhooks' secrets: keep a copy on another disk than the data directory's, because without it nobody can open the secrets in the database; "+
 			"programs on other machines that use this database need it in LEDGERFEED_SECRET_KEY", "file", file, "fingerprint", k.Fingerprints()[0].String())
 	}
 	return k, nil

@@ -55,7 +55,7 @@ func checkClock(ctx context.Context, x *examination) ([]Finding, error) {
 	after := x.env.Clock()
 	// The database looked at its clock between the two.
 	drift := max(before.Sub(database), database.Sub(after), 0)
-	f := Finding{Text: fmt.Sprintf("%v from the database's", drift.Round(time.Millisecond)), Do: "synchronize the clocks of all machines (NTP)"}
+	f := Finding{Text: fmt.Sprintf("%v from the database's clock", drift.Round(time.Millisecond)), Do: "synchronize the clocks of all machines (NTP)"}
 	switch {
 	case drift > eventlog.MaxAhead:
 		f.Level = Error
@@ -249,7 +249,7 @@ func checkReplication(ctx context.Context, x *examination) ([]Finding, error) {
 		case kept <= keptLog:
 		case active:
 			list = append(list, Finding{
-				Level: Warning, Text: fmt.Sprintf("the replica of the replication slot %s is %d MiB behind, which the server keeps", slot, kept>>20),
+				Level: Warning, Text: fmt.Sprintf("the replica of the replication slot %s is %d MiB behind, and the server keeps that much write-ahead log for it", slot, kept>>20),
 				Do: "see what slows the replica or the network to it: the disk fills up",
 			})
 		default:

@@ -141,7 +141,7 @@ func examine(ctx context.Context, x *examination, all []check) (list []Finding) 
 		found, err := c.run(limited, x)
 		cancel()
 		if err != nil {
-			found = append(found, Finding{Level: Error, Text: err.Error(), Do: "this could not be looked at; mend that first, and run ledgerfeed doctor again"})
+			found = append(found, Finding{Level: Error, Text: err.Error(), Do: "this check could not run: fix the error, and run ledgerfeed doctor again"})
 		}
 		if len(found) == 0 {
 			found = []Finding{{Level: OK}}

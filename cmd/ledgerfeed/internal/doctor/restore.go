@@ -79,7 +79,7 @@ func checkRestoredLog(ctx context.Context, x *examination) ([]Finding, error) {
 		})
 	}
 	if newest == nil {
-		return append(list, Finding{Level: Warning, Text: "the log is empty", Do: "see that this is the right database"}), nil
+		return append(list, Finding{Level: Warning, Text: "the log is empty", Do: "check that this is the right database"}), nil
 	}
 	if len(list) > 0 {
 		return list, nil

@@ -78,7 +78,7 @@ func checkKeys(ctx context.Context, x *examination) ([]Finding, error) {
 	if state.Sealing == nil {
 		return ok("no secret has been encrypted yet"), nil
 	}
-	return ok("those of %s open every secret", x.env.SecretKeySource(x.db)), nil
+	return ok("the keys of %s open every secret", x.env.SecretKeySource(x.db)), nil
 }
 
 // lateProjection is the lag from which something is wrong: usually it is milliseconds.
@@ -99,7 +99,7 @@ func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
 	if s.LagEntries > 0 && s.Quarantined == 0 && time.Duration(s.LagSeconds*float64(time.Second)) > lateProjection {
 		list = append(list, Finding{
 			Level: Error, Text: plural.Of(s.LagEntries, "entry is", "entries are") + " not projected",
-			Do: "see that a process with the role project runs, and read its log",
+			Do: "check that a process with the role project runs, and read its log",
 		})
 	}
 	if s.OtherRules > 0 {
@@ -118,7 +118,7 @@ func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
 			count = "at least " + count
 		}
 		list = append(list, Finding{
-			Level: Warning, Text: count + " " + plural.Word(waiting, "entry could not have its", "entries could not have their") + " effect, or not all of it",
+			Level: Warning, Text: count + " " + plural.Word(waiting, "entry", "entries") + " had no effect, or only a part of it",
 			Do: "ledgerfeed anomaly list says why: producers have to correct what they sent; anomaly acknowledge ends this warning",
 		})
 	}
@@ -157,7 +157,7 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	if late > 0 {
 		list = append(list, Finding{
 			Level: Error, Text: plural.Of(late, "webhook has", "webhooks have") + " events that wait to be sent for the first time",
-			Do: "see that a process with the role deliver runs, and read its log; ledgerfeed status names them",
+			Do: "check that a process with the role deliver runs, and read its log; ledgerfeed status names them",
 		})
 	}
 	if failing > 0 || off > 0 {
@@ -199,7 +199,7 @@ func checkRelays(ctx context.Context, x *examination) ([]Finding, error) {
 		if r.Failing == 0 && r.LagEntries > 0 && time.Duration(r.LagSeconds*float64(time.Second)) > lateRelay {
 			list = append(list, Finding{
 				Level: Error, Text: fmt.Sprintf("the relay %s has not sent %s", r.Name, plural.Of(r.LagEntries, "entry", "entries")),
-				Do: "see that a process with the role relay and this LEDGERFEED_RELAY_NAME runs, and that it reaches its broker (/readyz?role=relay); docs/operations/relay.md says how to remove one that is no longer wanted",
+				Do: "check that a process with the role relay and this LEDGERFEED_RELAY_NAME runs, and that it reaches its broker (/readyz?role=relay); docs/operations/relay.md says how to remove one that is no longer wanted",
 			})
 		}
 	}
@@ -303,7 +303,7 @@ func checkThisMachine(ctx context.Context, x *examination) ([]Finding, error) {
 	c := answer.Connections
 	if c.Refused > 0 {
 		return []Finding{{
-			Level: Warning, Text: fmt.Sprintf("PostgreSQL has refused the process at %s %s since its start, because there were too many; requests waited for others of its own", listen, plural.Of(c.Refused, "new connection", "new connections")),
+			Level: Warning, Text: fmt.Sprintf("PostgreSQL has refused the process at %s %s since the process started, because a limit of connections was reached; requests waited for one of the process's open connections", listen, plural.Of(c.Refused, "new connection", "new connections")),
 			Do: "raise max_connections, or bound processes by LEDGERFEED_CONNECTIONS (docs/operations/sizing.md)",
 		}}, nil
 	}
@@ -330,7 +330,7 @@ func checkMailServer(ctx context.Context, x *examination) ([]Finding, error) {
 	address := net.JoinHostPort(at.Hostname(), port)
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return []Finding{{Level: Error, Text: "cannot connect to the mail server: " + err.Error(), Do: "see that LEDGERFEED_SMTP_URL is right and that this machine may connect to it"}}, nil //nolint:nilerr // it is the finding
+		return []Finding{{Level: Error, Text: "cannot connect to the mail server: " + err.Error(), Do: "check that LEDGERFEED_SMTP_URL is right and that this machine may connect to it"}}, nil //nolint:nilerr // it is the finding
 	}
 	if err := conn.Close(); err != nil {
 		return nil, fmt.Errorf("cannot end the connection to the mail server: %w", err)
@@ -347,7 +347,7 @@ func checkIdentityProvider(ctx context.Context, x *examination) ([]Finding, erro
 	if _, err := oidc.NewProvider(ctx, issuer); err != nil {
 		return []Finding{{
 			Level: Error, Text: fmt.Sprintf("cannot read the discovery document of %s: %v", issuer, err),
-			Do: "see that LEDGERFEED_OIDC_ISSUER is right and that this machine may connect to it; sign-in links work meanwhile",
+			Do: "check that LEDGERFEED_OIDC_ISSUER is right and that this machine may connect to it; sign-in links work meanwhile",
 		}}, nil
 	}
 	return ok("%s answers", issuer), nil

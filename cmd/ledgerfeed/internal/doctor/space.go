@@ -143,7 +143,7 @@ func checkDeadRows(ctx context.Context, x *examination) ([]Finding, error) {
 		}
 		list = append(list, Finding{
 			Level: Warning, Text: fmt.Sprintf("%s has %s and %s; %s", table, plural.Of(dead, "dead row", "dead rows"), plural.Of(live, "live one", "live ones"), last),
-			Do: "see that nothing holds vacuum back (transactions, replication) and that autovacuum is on for the table; VACUUM " + table + " removes them now",
+			Do: "check that nothing holds vacuum back (transactions, replication) and that autovacuum is on for the table; VACUUM " + table + " removes them now",
 		})
 		return nil
 	})
@@ -189,13 +189,13 @@ func checkOldDays(ctx context.Context, x *examination) ([]Finding, error) {
 	if days > 0 {
 		list = append(list, Finding{
 			Level: Warning, Text: fmt.Sprintf("%s of deliveries %s past the retention, the oldest is %s", plural.Of(days, "day", "days"), plural.Word(days, "is", "are"), *first),
-			Do: "see that a process with the role deliver runs, and that no long transaction reads webhook_delivery; it removes them once a day",
+			Do: "check that a process with the role deliver runs, and that no long transaction reads webhook_delivery; it removes them once a day",
 		})
 	}
 	if request != nil && request.Before(now.AddDate(0, 0, -requestDays-lateDays)) {
 		list = append(list, Finding{
 			Level: Warning, Text: "the request log has requests of " + request.UTC().Format(time.DateOnly),
-			Do: "see that a process with the role api runs, and that no long transaction reads request_log; it removes a day once a day",
+			Do: "check that a process with the role api runs, and that no long transaction reads request_log; it removes a day once a day",
 		})
 	}
 	if len(list) == 0 {

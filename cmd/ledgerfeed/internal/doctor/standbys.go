@@ -28,13 +28,13 @@ func checkStandbys(ctx context.Context, x *examination) (list []Finding, err err
 	}
 	if advice.Feedback && advice.Delay >= 0 {
 		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("a standby at %s ends statements that are in the way of what it must replay after %v: whole lists are broken off, and it lags until then", is.Name, advice.Delay),
+			Level: Warning, Text: fmt.Sprintf("after %v, a standby at %s ends statements that block its replay: whole lists break off, and it lags until then", advice.Delay, is.Name),
 			Do: "set hot_standby_feedback = on at the standby (docs/operations/standbys.md)",
 		})
 	}
 	if advice.Stats {
 		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("the account at the standbys at %s sees only minutes after a failover that they follow the new primary, and they are not read from until then", is.Name),
+			Level: Warning, Text: fmt.Sprintf("after a failover, the account at the standbys at %s needs minutes to see that they follow the new primary; until then they are not read from", is.Name),
 			Do: "GRANT pg_read_all_stats to the account, at the primary",
 		})
 	}

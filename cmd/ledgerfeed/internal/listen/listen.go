@@ -77,7 +77,7 @@ func (f *flags) config(env *cli.Env) (receiver.Config, error) {
 		return cfg, cli.Usagef("--port is %d: want 0 to 65535", f.port)
 	}
 	if f.workspace != "" && len(f.secrets) > 0 {
-		return cfg, cli.Usagef("--secret is of a webhook that there is, --workspace adds one: want one of them")
+		return cfg, cli.Usagef("--secret is for an existing webhook, and --workspace adds a new one: want one of them")
 	}
 	if f.forwardTo != "" {
 		to, err := url.Parse(f.forwardTo)

@@ -102,9 +102,9 @@ func (f *flags) check() error {
 	case f.state == "" && f.verify:
 		return cli.Usagef("--verify needs --state, which keeps the checkpoint that the next ones have to extend")
 	case !f.verify && (f.keys != "" || f.origin != ""):
-		return cli.Usagef("--verifier-keys and --origin are of --verify")
+		return cli.Usagef("--verifier-keys and --origin need --verify")
 	case !f.verify && len(f.witnesses) > 0:
-		return cli.Usagef("--witness is of --verify")
+		return cli.Usagef("--witness needs --verify")
 	case f.witnessesNeeded != 0 && len(f.witnesses) == 0:
 		return cli.Usagef("--witnesses-needed needs --witness, once for each")
 	case f.witnessesNeeded < 0 || f.witnessesNeeded > len(f.witnesses):
@@ -195,9 +195,9 @@ func (f *flags) load(place follower.Place) (*follower.State, error) {
 	case f.since != "" && f.since != s.Since:
 		return nil, cli.Usagef("--since: the state %s began with %q; it goes on from its place", f.state, s.Since)
 	case !f.verify && s.Origin != "":
-		return nil, cli.Usagef("the state %s is of --verify, and its place is one that is proven: want --verify", f.state)
+		return nil, cli.Usagef("the state %s was made with --verify: want --verify again, so that its place stays proven", f.state)
 	case f.verify && s.Origin == "" && s.Cursor != "":
-		return nil, cli.Usagef("the state %s is of a run without --verify: want another one, which proves from the start", f.state)
+		return nil, cli.Usagef("the state %s was made without --verify: want another --state, which is proven from the start", f.state)
 	}
 	return s, nil
 }
@@ -213,7 +213,7 @@ func (f *flags) output(env *cli.Env, cfg *follower.Config) (end func() error, er
 		}
 		cfg.Output, end = file, file.Close
 	case cfg.State.Output != nil:
-		return nil, cli.Usagef("the state %s is of a run with --out: want --out with the same file", f.state)
+		return nil, cli.Usagef("the state %s was made with --out: want --out with the same file", f.state)
 	case f.exec != "":
 		// The command need not know the key.
 		without := slices.DeleteFunc(slices.Clone(env.Environment()), func(v string) bool { return strings.HasPrefix(v, cli.KeyVariable+"=") })

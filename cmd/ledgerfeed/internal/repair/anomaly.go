@@ -241,7 +241,7 @@ func checkWhich(which *anomaly.Which, reason string, all bool) error {
 	which.Reason = domain.Reason(reason)
 	switch {
 	case which.Position < 0:
-		return cli.Usagef("--position is %d: want that of an entry", which.Position)
+		return cli.Usagef("--position is %d: want the position of an entry", which.Position)
 	case reason != "" && !slices.Contains(domain.Reasons(), which.Reason):
 		return cli.Usagef("--reason is %q: want one of %s", reason, reasonList())
 	case !all && reason == "" && which.Position == 0:

@@ -249,7 +249,7 @@ stays skipped.`,
 		Args: cli.ExactArgs(1),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			if position < 0 {
-				return cli.Usagef("--position is %d: want that of an entry that was skipped", position)
+				return cli.Usagef("--position is %d: want the position of a skipped entry", position)
 			}
 			if position > 0 && consumer != eventlog.ReadModels {
 				return cli.Usagef("--position is for entries that the read models have skipped")

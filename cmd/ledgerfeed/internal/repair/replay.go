@@ -326,7 +326,7 @@ tampered with its log.`,
 				return with(ctx, env, "rebuild", f, func(r *running) error { return r.rebuildTrees(ctx, f.workspace, lost) })
 			}
 			if lost {
-				return cli.Usagef("--lost-trees is of ledgerfeed rebuild %s", eventTrees)
+				return cli.Usagef("--lost-trees is only for ledgerfeed rebuild %s", eventTrees)
 			}
 			for _, name := range resources {
 				if name == eventTrees {

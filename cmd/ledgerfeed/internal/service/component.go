@@ -33,7 +33,7 @@ func start(ctx context.Context, components []component) *group {
 		g.wait.Go(func() {
 			err := c.run(working)
 			if err == nil && working.Err() == nil {
-				err = errors.New("ended by itself")
+				err = errors.New("stopped unexpectedly")
 			}
 			if err != nil {
 				cancel(fmt.Errorf("%s: %w", c.name, err)) // only the first error becomes the cause

@@ -74,7 +74,7 @@ func (s *Service) limitConnections(ctx context.Context, b *binding, bound net.Li
 		Refused: func() {
 			refused.Inc()
 			if minute := s.env.Clock().Unix() / 60; logged.Swap(minute) != minute {
-				s.env.Logger.WarnContext(ctx, "connections are refused: there are as many as the listener may have, in all or from one address; more of them are not logged in this minute",
+				s.env.Logger.WarnContext(ctx, "connections are refused: the listener has reached its limit, in all or from one address; further refusals are not logged this minute",
 					"listener", b.name, "most", most, "most_from_one_address", (most+1)/2)
 			}
 		},
@@ -215,7 +215,7 @@ func prepareNotifier(ctx context.Context, s *Service) (err error) {
 		return err
 	}
 	if len(s.notifier.Ways()) == 0 {
-		s.env.Logger.WarnContext(ctx, "a pooler passes no notifications on, and LEDGERFEED_LISTEN_DATABASE_URL is not set: changes made by other processes are found by sweeps, after about a second")
+		s.env.Logger.WarnContext(ctx, "the pooler passes no notifications on, and LEDGERFEED_LISTEN_DATABASE_URL is not set: this process finds the changes of others by sweeps, after about a second")
 	}
 	return nil
 }

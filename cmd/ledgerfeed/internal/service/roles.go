@@ -169,7 +169,7 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 				return err
 			}
 			if s.refused != nil {
-				s.env.Logger.ErrorContext(ctx, "refusing a role whose keys for webhooks' secrets do not fit the database; the process is not ready", "role", r.role, "error", s.refused)
+				s.env.Logger.ErrorContext(ctx, "not starting a role, because its keys for webhooks' secrets do not fit the database; the process is not ready", "role", r.role, "error", s.refused)
 				continue
 			}
 		}
@@ -530,7 +530,7 @@ func copyOf(ctx context.Context, s *Service, rows, lists string, o pg.Options) (
 	if from == nil {
 		return nil, nil
 	}
-	c = &readapi.Copy{Alive: from.Alive}
+	c = &readapi.Copy{Usable: from.Usable, Alive: from.Alive}
 	if c.Pool, err = openStandbys(ctx, s, rows, o); err != nil {
 		return nil, err
 	}

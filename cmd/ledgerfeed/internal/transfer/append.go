@@ -494,7 +494,7 @@ func (f *appendFlags) countAnomalies(ctx context.Context, env *cli.Env, d *cli.D
 	case f.wait:
 		return "", fmt.Errorf("the entries are in the log, but the read models do not have them: %w", err)
 	case pg.Forbidden(err):
-		return fmt.Sprintf("which of them are anomalies is not known here, as this account of PostgreSQL may not read it; %s says it\n", r.listCommand()), nil
+		return fmt.Sprintf("this account of PostgreSQL may not read which of them are anomalies; with an account that may, %s lists them\n", r.listCommand()), nil
 	}
 	return fmt.Sprintf("not projected yet; then %s says which of them are anomalies\n", r.listCommand()), nil
 }

@@ -193,7 +193,7 @@ func (x *exporter) explain(err error) error {
 	if _, other := errors.AsType[*eventlog.OtherLogError](err); !other {
 		return err
 	}
-	return fmt.Errorf("%w; what was exported is not all in this log: export it again from the start, to an empty place", err)
+	return fmt.Errorf("%w; this log lacks some of what was exported: export again from the start, to an empty place", err)
 }
 
 // followLog writes new entries until ctx ends.

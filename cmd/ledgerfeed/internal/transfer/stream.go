@@ -481,7 +481,7 @@ func (f *idFile) explain(err error) error {
 		return fmt.Errorf("%w\nthe same input can be run again: what was appended is skipped", err)
 	}
 	f.failed = true
-	return fmt.Errorf("%w\nlines without an id were given one; run the same input again with --ids %s, and what was appended is skipped", err, f.name)
+	return fmt.Errorf("%w\neach line without an id was given one: run the same input again with --ids %s, which skips what was appended", err, f.name)
 }
 
 // close closes the file, and removes a temporary one that is not needed.
