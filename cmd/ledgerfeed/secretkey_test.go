@@ -57,7 +57,7 @@ func TestReplacedDisk(t *testing.T) {
 		t.Errorf("the API is answered %d", status)
 	}
 	log := serving.log.String()
-	for _, want := range []string{"refusing a role", "role=deliver", "role=console", "secret.key"} {
+	for _, want := range []string{"not starting a role", "role=deliver", "role=console", "secret.key"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log does not say %q:\n%s", want, log)
 		}
