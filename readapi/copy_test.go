@@ -381,6 +381,37 @@ func TestACopyThatFails(t *testing.T) {
 	used()
 }
 
+// TestACopyThatIsLostWhileItIsRead: the primary answers, though what ended was a statement that
+// was cancelled.
+func TestACopyThatIsLostWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	r := newCopied(t)
+	r.append(objects("acme")...)
+	r.project("acme", 0)
+	key := r.key("acme", allPermissions()...)
+	testkit.AsOwner(t, r.pool, `CREATE OR REPLACE FUNCTION log_position_since(w text, since timestamptz) RETURNS bigint LANGUAGE plpgsql STABLE AS
+		$$ BEGIN IF pg_is_in_recovery() THEN PERFORM pg_sleep(60); END IF; RETURN 0; END $$`)
+	r.replayed()
+	alive, lose := context.WithCancel(t.Context())
+	r.copy.Alive = func() context.Context { return alive }
+	s := r.instance()
+	var wait sync.WaitGroup
+	var got reply
+	var failed error
+	wait.Go(func() { got, failed = ask(t.Context(), s.server, http.MethodGet, "/v1/clients", key) })
+	testkit.Eventually(t, func() error {
+		if n := pgserver.Query[int](r.standby.Server, "feed", `SELECT count(*)::int FROM pg_stat_activity WHERE wait_event = 'PgSleep'`); n == 0 {
+			return errors.New("nothing is read from the copy")
+		}
+		return nil
+	})
+	lose()
+	wait.Wait()
+	if failed != nil || got.status != 200 || s.passed("failed") != 1 {
+		t.Errorf("%d %s, %v; passed over %v times", got.status, got.body, failed, s.passed("failed"))
+	}
+}
+
 // TestConflictsWithRecovery: a statement that a standby ends because it must replay is run
 // on the primary.
 func TestConflictsWithRecovery(t *testing.T) {

@@ -156,7 +156,7 @@ func apart() map[string][]string {
 			"TestTilesAreThoseOfTheKey", "TestFeedProvesItself", "TestIndexComesWithTheTree", "TestEveryChangedBitIsFound", "TestTesseraClientReadsTheFeed",
 		},
 		"is about the server that an answer was read from": {
-			"TestTheCopyAnswersAsThePrimary", "TestTheCopyIsBehind", "TestReadBeside", "TestACopyThatFails", "TestConflictsWithRecovery", "TestAWaitEndsWithWhatItWaitedFor",
+			"TestTheCopyAnswersAsThePrimary", "TestTheCopyIsBehind", "TestReadBeside", "TestACopyThatFails", "TestACopyThatIsLostWhileItIsRead", "TestConflictsWithRecovery", "TestAWaitEndsWithWhatItWaitedFor",
 			"TestCursorsOfAnotherPlace", "TestVersionsAreTheirOwn",
 		},
 		"counts goroutines, of which the proxy's connections have some":        {"TestRunEnds"},

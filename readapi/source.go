@@ -195,6 +195,8 @@ func passedOver(q *request, err error) string {
 		return ""
 	case errors.Is(err, errPassedOver):
 		return passedBehind
+	case errors.Is(err, errCopyLost):
+		return passedFailed // also where its end is that its statement was cancelled
 	case answered && problem.Status == http.StatusServiceUnavailable, pg.Canceled(err) && !inTheWay(err):
 		return "" // there is too much to do, or the answer takes too long: there, as well
 	case answered && (problem.Status == http.StatusNotFound || problem.Status == http.StatusBadRequest):

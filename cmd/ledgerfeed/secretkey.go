@@ -85,7 +85,7 @@ fingerprint tells nothing about its key.`,
 				if err != nil {
 					return err
 				}
-				s, err := keyring.Read(ctx, d.Pool, env.Clock())
+				s, err := keyring.ReadState(ctx, d.Pool, env.Clock())
 				if err != nil {
 					return err
 				}
@@ -201,7 +201,7 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp
 	if err != nil {
 		return err
 	}
-	s, err := keyring.Read(ctx, d.Pool, env.Clock())
+	s, err := keyring.ReadState(ctx, d.Pool, env.Clock())
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp
 // needs one: a process of an earlier version may have sealed it meanwhile.
 func keepSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, k *keyring.Keyring) (kept *keyring.Keyring, former string, err error) {
 	seals := k.Fingerprints()[0]
-	s, err := keyring.Read(ctx, d.Pool, env.Clock())
+	s, err := keyring.ReadState(ctx, d.Pool, env.Clock())
 	if err != nil {
 		return nil, "", err
 	}

@@ -99,7 +99,7 @@ func TestANewSecretDuringAReseal(t *testing.T) {
 	if n, err := keyring.Reseal(t.Context(), pool, keys(t, both), time.Now()); n != 1 || err != nil {
 		t.Errorf("sealed %d again beside a new secret, %v", n, err)
 	}
-	s := testkit.Must(keyring.Read(t.Context(), b.pool, time.Now()))(t)
+	s := testkit.Must(keyring.ReadState(t.Context(), b.pool, time.Now()))(t)
 	if err := s.Check(keys(t, second)); err != nil {
 		t.Errorf("after the rotation: %v", err)
 	}

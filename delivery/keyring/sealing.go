@@ -36,8 +36,8 @@ type DB interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Read reads the state. Old secrets count until their overlap is over.
-func Read(ctx context.Context, db DB, now time.Time) (*State, error) {
+// ReadState reads the state. Old secrets count until their overlap is over.
+func ReadState(ctx context.Context, db DB, now time.Time) (*State, error) {
 	rows, err := db.Query(ctx, `
 		SELECT fingerprint, state, 0 FROM secret_key WHERE workspace_id = '*' AND state <> 'former'
 		 UNION ALL
@@ -146,7 +146,7 @@ func (e *MissingError) Error() string {
 // first keyring that is used gives the database its key. The error is a
 // *MissingError when the keyring lacks the key.
 func Sealing(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) (*Keyring, error) {
-	s, err := Read(ctx, tx, now)
+	s, err := ReadState(ctx, tx, now)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func Hold(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) error {
 // processes that call it at the same time with different keys, those that come too
 // late are refused when they seal.
 func Register(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) error {
-	s, err := Read(ctx, tx, now)
+	s, err := ReadState(ctx, tx, now)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func lockAndRead(ctx context.Context, tx pgx.Tx, mode string, now time.Time) (*S
 	if err := lockState(ctx, tx, mode); err != nil {
 		return nil, err
 	}
-	return Read(ctx, tx, now)
+	return ReadState(ctx, tx, now)
 }
 
 func lockState(ctx context.Context, tx pgx.Tx, mode string) error {
@@ -378,7 +378,7 @@ var errReplaced = errors.New("another key seals by now")
 // meanwhile, it begins again with that key.
 func Reseal(ctx context.Context, pool *pgxpool.Pool, k *Keyring, now time.Time) (n int, err error) {
 	for {
-		s, err := Read(ctx, pool, now)
+		s, err := ReadState(ctx, pool, now)
 		if err != nil {
 			return n, err
 		}

@@ -220,7 +220,7 @@ func TestOlderSecretsAreSealedAgain(t *testing.T) {
 	b.exec(`UPDATE webhook SET older_secrets = ARRAY[$1::bytea, $2::bytea, $1::bytea], older_secrets_until = ARRAY[now() + interval '2 hours', now() + interval '1 hour', now() - interval '1 hour']
 		 WHERE webhook_id = 'wh_1'`, keys(t, second).Seal("acme", "wh_1", "whsec_newer"), keys(t, first).Seal("acme", "wh_1", "whsec_older"))
 	f := keys(t, first).Fingerprints()[0]
-	if s := testkit.Must(keyring.Read(t.Context(), b.pool, time.Now()))(t); s.Secrets[f] != 1 {
+	if s := testkit.Must(keyring.ReadState(t.Context(), b.pool, time.Now()))(t); s.Secrets[f] != 1 {
 		t.Errorf("%d secrets need the first key, want 1", s.Secrets[f])
 	}
 	if err := b.register(second); !isMissing(err) {

@@ -99,7 +99,7 @@ func New(cfg Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
-	at, err := web.Parse(cfg.URL)
+	at, err := web.ParseOrigin(cfg.URL)
 	if err != nil {
 		return nil, fmt.Errorf("the console's address is %q: %w", cfg.URL, err)
 	}

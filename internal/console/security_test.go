@@ -233,7 +233,7 @@ func TestHeadersAndCookies(t *testing.T) {
 		t.Error("no Strict-Transport-Security over https")
 	}
 	for _, address := range []string{"http://console.example.com", "ftp://localhost", "console", "http://0.0.0.0:8081", "https://x.example/path"} {
-		if _, err := web.Parse(address); err == nil {
+		if _, err := web.ParseOrigin(address); err == nil {
 			t.Errorf("%s was taken", address)
 		}
 	}

@@ -80,8 +80,8 @@ type OutboxSource struct {
 	ready   bool // the tables are there
 }
 
-// Open prepares to read an outbox; it does not connect yet.
-func Open(ctx context.Context, target *Target) (*OutboxSource, error) {
+// OpenOutbox prepares to read an outbox; it does not connect yet.
+func OpenOutbox(ctx context.Context, target *Target) (*OutboxSource, error) {
 	pool, err := pg.Open(ctx, target.URL, pg.Options{MaxConns: connections})
 	if err != nil {
 		return nil, fmt.Errorf("open the database of the outbox: %w", err)

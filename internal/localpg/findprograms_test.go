@@ -68,7 +68,7 @@ func TestFindPrograms(t *testing.T) {
 				if err == nil {
 					t.Fatalf("found %s", progs.Postgres)
 				}
-				programsWantContains(t, err.Error(), "DATABASE_URL")
+				wantContains(t, err.Error(), "DATABASE_URL")
 				return
 			}
 			if err != nil {
@@ -91,16 +91,7 @@ func TestUnreachableProgramsAreNotUsed(t *testing.T) {
 	if err == nil {
 		t.Fatal("the account cannot reach them, but they were chosen")
 	}
-	programsWantContains(t, err.Error(), "somebody cannot reach")
+	wantContains(t, err.Error(), "somebody cannot reach")
 }
 
 func anywhere(string) bool { return true }
-
-func programsWantContains(t *testing.T, text string, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("%q is missing in:\n%s", part, text)
-		}
-	}
-}

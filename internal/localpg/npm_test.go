@@ -133,7 +133,7 @@ func TestInstallRefuses(t *testing.T) {
 			if err == nil {
 				t.Fatal("it was installed")
 			}
-			programsWantContains(t, err.Error(), c.want, sp.String(), "apt-get install postgresql")
+			wantContains(t, err.Error(), c.want, sp.String(), "apt-get install postgresql")
 			if left, err := os.ReadDir(sp.CacheDir); err != nil || len(left) != 0 {
 				t.Errorf("left in the cache: %v, %v", left, err)
 			}
@@ -150,5 +150,5 @@ func TestInstallWithoutNpm(t *testing.T) {
 	if err == nil {
 		t.Fatal("installed without npm")
 	}
-	programsWantContains(t, err.Error(), "npm is not installed", "apt-get install postgresql")
+	wantContains(t, err.Error(), "npm is not installed", "apt-get install postgresql")
 }

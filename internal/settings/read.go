@@ -122,7 +122,7 @@ const maxWholeLists = 1000
 func (s *Settings) check() (wrong []string) {
 	_, secretKey := keyring.New(s.SecretKey)
 	_, signingKey := signingkey.Parse(s.SigningKey)
-	_, consoleURL := web.Parse(s.ConsoleURL)
+	_, consoleURL := web.ParseOrigin(s.ConsoleURL)
 	mailURL, mailFrom := s.Mail().Check()
 	_, relayURL := bus.ParseTarget(s.RelayURL)
 	for _, c := range []struct {

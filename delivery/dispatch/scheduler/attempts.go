@@ -190,8 +190,8 @@ func (s *Scheduler) recorded(now time.Time, e Recorded) {
 	}
 }
 
-// released claims webhooks again that have something to do, and tells others of
-// those that are left to them.
+// released claims webhooks again that have something to do, and tells other processes which
+// webhooks are left to them.
 func (s *Scheduler) released(list []*queue) {
 	var notify []string
 	for _, q := range list {

@@ -16,10 +16,10 @@ type Origin struct {
 	Secure bool   // https
 }
 
-// Parse reads an address such as https://console.example.com. Plain http is
+// ParseOrigin reads an address such as https://console.example.com. Plain http is
 // accepted on a loopback address only, because the console's cookie signs people
 // in.
-func Parse(address string) (Origin, error) {
+func ParseOrigin(address string) (Origin, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
 		return Origin{}, errors.New("want an address such as https://console.example.com")
@@ -48,7 +48,7 @@ func (l *List) UnmarshalText(text []byte) error {
 		if part == "" {
 			continue
 		}
-		o, err := Parse(part)
+		o, err := ParseOrigin(part)
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func New(cfg Config) (*Maker, error) {
 	if cfg.Pool == nil {
 		return nil, errors.New("consolelink: Config needs a Pool")
 	}
-	at, err := web.Parse(cfg.URL)
+	at, err := web.ParseOrigin(cfg.URL)
 	if err != nil {
 		return nil, fmt.Errorf("consolelink: the console's address is %q: %w", cfg.URL, err)
 	}

@@ -187,8 +187,8 @@ func serverOf(c *pgconn.Config) string {
 	return address
 }
 
-// causeOf is the innermost error of those that say something: what PostgreSQL
-// answered, or what the network did.
+// causeOf is the innermost error with a cause in it: PostgreSQL's answer, or what the network
+// did.
 func causeOf(err error) error {
 	var (
 		answered *pgconn.PgError
@@ -213,8 +213,8 @@ func causeOf(err error) error {
 
 // Connections is how many connections to the database this process may have, all pools and
 // single ones together: most, or what LEDGERFEED_CONNECTIONS allows or pool_max_conns in
-// DATABASE_URL, the smallest of them. The error, a UsageError, names what allows fewer
-// than least, of which who says what needs them.
+// DATABASE_URL, the smallest of them. The error is a UsageError: it names the setting that allows
+// fewer than least, and who, the command that needs them.
 func Connections(e *Env, who string, least, most int) (int, error) {
 	inURL, err := pg.MaxConns(e.Settings.DatabaseURL)
 	if err != nil {

@@ -61,7 +61,7 @@ func checkSettings(_ context.Context, x *examination) ([]Finding, error) {
 }
 
 func checkKeys(ctx context.Context, x *examination) ([]Finding, error) {
-	state, err := keyring.Read(ctx, x.pool, x.env.Clock())
+	state, err := keyring.ReadState(ctx, x.pool, x.env.Clock())
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func checkRelays(ctx context.Context, x *examination) ([]Finding, error) {
 func checkAPIKeys(ctx context.Context, x *examination) ([]Finding, error) {
 	var (
 		live, refused int
-		brand         string // of some of those that are refused
+		brand         string // of some of the refused keys
 	)
 	// A prefix is the brand, an underscore and 8 characters.
 	err := x.pool.QueryRow(ctx, `

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower/followertest"
@@ -20,11 +22,17 @@ type called struct {
 	out, errOut string
 }
 
+// call runs ledgerfeed follow with arguments.
 func call(t *testing.T, args ...string) called {
 	t.Helper()
+	return run(t, proof.FollowCommand, args...)
+}
+
+// run runs a command with arguments.
+func run(t *testing.T, command func(*cli.Env) *cobra.Command, args ...string) called {
+	t.Helper()
 	var out, errOut bytes.Buffer
-	env := &cli.Env{In: strings.NewReader(""), Out: &out, ErrOut: &errOut, Clock: time.Now}
-	c := proof.FollowCommand(env)
+	c := command(&cli.Env{In: strings.NewReader(""), Out: &out, ErrOut: &errOut, Clock: time.Now})
 	c.SetArgs(args)
 	c.SetOut(&out)
 	c.SetErr(&errOut)

@@ -19,24 +19,10 @@ import (
 
 const name = "witness.example.com/w1"
 
-// witnessingCalled is what a call of a command left.
-type witnessingCalled struct {
-	err         error
-	out, errOut string
-}
-
 // submit runs ledgerfeed witness submit with arguments.
-func submit(t *testing.T, args ...string) witnessingCalled {
+func submit(t *testing.T, args ...string) called {
 	t.Helper()
-	var out, errOut bytes.Buffer
-	env := &cli.Env{In: strings.NewReader(""), Out: &out, ErrOut: &errOut, Clock: time.Now}
-	c := proof.WitnessCommand(env)
-	c.SetArgs(append([]string{"submit"}, args...))
-	c.SetOut(&out)
-	c.SetErr(&errOut)
-	c.SilenceErrors, c.SilenceUsage = true, true
-	err := c.ExecuteContext(t.Context())
-	return witnessingCalled{err, out.String(), errOut.String()}
+	return run(t, proof.WitnessCommand, append([]string{"submit"}, args...)...)
 }
 
 // write writes a file that only this account can read.
@@ -60,7 +46,7 @@ func TestSubmit(t *testing.T) {
 	witness := witnesstest.New(t, name)
 	witness.Know(t, strings.Fields(s.Keys())...)
 	address, _ := witness.Listen(t, "127.0.0.1:0")
-	followAndSubmit := func(state string) witnessingCalled {
+	followAndSubmit := func(state string) called {
 		t.Helper()
 		env := &cli.Env{In: strings.NewReader(""), Out: &bytes.Buffer{}, ErrOut: &bytes.Buffer{}, Clock: time.Now}
 		c := proof.FollowCommand(env)

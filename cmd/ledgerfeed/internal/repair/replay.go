@@ -26,7 +26,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
-// flags are those that verify and rebuild have in common.
+// flags are the flags that verify and rebuild share.
 type flags struct {
 	workspace string
 	workers   int
@@ -68,8 +68,8 @@ const (
 	spare             = 1 // of the pool: the rate is read on it
 )
 
-// connections divides those that the process may have: fewer workers work at once where
-// there are few.
+// connections divides the connections that the process may have: with few connections, fewer
+// workers work at once.
 func (f *flags) connections(env *cli.Env) (workers, own int, err error) {
 	all, err := cli.Connections(env, "a command that folds the log", eachWorker+spare+leastOwn, eachWorker*f.workers+spare+mostOwn)
 	if err != nil {

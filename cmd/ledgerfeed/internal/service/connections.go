@@ -117,12 +117,11 @@ type share struct {
 	least, most int
 }
 
-// shares are those of all pools. The least are what a role needs so that nothing in it
-// waits for itself: of the API, one connection beside those for pages; of deliveries, one
-// for the lease beside four that may wait for locks; of projecting, one claim beside
-// those that change many rows. Of whole lists there are as many as are read at the same
-// time. Two of the shared ones are held where there is the API, by
-// what follows changes of keys and counts requests.
+// shares returns the share of each pool. With its least number of connections, no role waits for
+// itself: the API has one connection beside those for pages, the dispatcher one for its lease
+// beside four that may wait for locks, and the projector one claim beside the claims that change
+// many rows. Each whole list that is read takes one connection. Where the API runs, following
+// changes of keys and counting requests hold two of the shared ones.
 func shares(lists int) []share {
 	return []share{
 		{sharedPool, "", 2, 5},
@@ -234,7 +233,7 @@ type ServerUse struct {
 	Max       int       `json:"max_connections"`
 	Reserved  int       `json:"reserved"` // for superusers alone, so that they can mend what uses up the others
 	Used      int       `json:"used"`     // by clients of all databases
-	Left      int       `json:"left"`     // of those that are not reserved
+	Left      int       `json:"left"`     // how many of the server's connections are free for others, without its reserved ones
 	Processes []Process `json:"processes"`
 	Warning   string    `json:"warning,omitempty"` // what to do, where another process would not find enough
 }

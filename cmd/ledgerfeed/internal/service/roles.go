@@ -472,7 +472,7 @@ func openSource(ctx context.Context, s *Service, pool *pgxpool.Pool, address str
 		if err != nil {
 			return nil, err
 		}
-		return ingest.Open(ctx, target)
+		return ingest.OpenOutbox(ctx, target)
 	}
 	target, err := bus.ParseTarget(address)
 	if err != nil {

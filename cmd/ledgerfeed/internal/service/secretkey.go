@@ -42,7 +42,7 @@ func (s *Service) setUnready(reason string) { s.unready.Store(&reason) }
 // watchSecretKeys looks from time to time whether the keys still fit.
 func (s *Service) watchSecretKeys(ctx context.Context) error {
 	for fit := true; flow.Pause(ctx, secretKeyInterval); {
-		state, err := keyring.Read(ctx, s.pool, s.env.Clock())
+		state, err := keyring.ReadState(ctx, s.pool, s.env.Clock())
 		if err != nil {
 			continue // the database is away, which /readyz notices by itself
 		}

@@ -245,7 +245,7 @@ func (r relays) read(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("read the state of relays: %w", err)
 	}
 	for _, g := range []*prometheus.GaugeVec{r.lagEntries, r.lagSeconds, r.failing} {
-		g.Reset() // of those that were removed
+		g.Reset() // relays that were removed have no figures
 	}
 	for i := range list {
 		r.lagEntries.WithLabelValues(list[i].Name).Set(float64(list[i].LagEntries))

@@ -198,7 +198,7 @@ func (s *streamer) answer(receipts []eventlog.Receipt) error {
 type checkResult struct {
 	WouldAppend int `json:"would_append"`
 	WouldSkip   int `json:"would_skip"`
-	Refused     int `json:"refused"` // lines of a wrong form, and those that the log would refuse
+	Refused     int `json:"refused"` // lines of a wrong form, and lines that the log would refuse
 }
 
 func (r *checkResult) text(w io.Writer) error {
@@ -311,7 +311,7 @@ func (r *lineReport) shown() string {
 	if r.lines <= maxReportedLines {
 		return ""
 	}
-	return fmt.Sprintf(", of which the first %d are shown", maxReportedLines)
+	return fmt.Sprintf("; the first %d are shown", maxReportedLines)
 }
 
 // firstLines has the first line of each workspace of the input.
