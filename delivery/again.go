@@ -14,10 +14,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
-// Resend makes one new attempt of a finished delivery at once, under the same id.
-// It works for a webhook that is off or paused, so that a repaired receiver can be tried. If
-// the attempt fails, the delivery is failed again, without retries. Errors:
-// *UnknownDeliveryError, ErrNotFinished.
+// Resend makes one new attempt of a finished delivery at once, under the same id. It also works
+// while the webhook is off or paused, so that users can try a repaired receiver. If the attempt
+// fails, the delivery is failed again and is not retried. Errors: *UnknownDeliveryError,
+// ErrNotFinished.
 func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error) {
 	return changeDelivery(ctx, s, deliveryID, func(tx pgx.Tx, d *FullDelivery, w *Webhook) error {
 		if d.State == policy.Pending {
@@ -37,13 +37,13 @@ func (s *Store) Resend(ctx context.Context, deliveryID string) (*Delivery, error
 	})
 }
 
-// MaxResend is the most deliveries of one ResendSeveral.
+// MaxResend is the maximum number of deliveries per call of ResendSeveral.
 const MaxResend = 100
 
-// ResendSeveral does what Resend does for several deliveries of one webhook, as one change.
-// Only those that have failed or were cancelled are sent again, each once however often it
-// is named; it returns how many. Errors: *UnknownWebhookError, *UnknownDeliveryError for an
-// id of another webhook, ErrTooManyDeliveries.
+// ResendSeveral does what Resend does for several deliveries of one webhook, in one transaction. It
+// sends only failed and cancelled deliveries, each once even if its id is repeated, and returns how
+// many. Errors: *UnknownWebhookError, *UnknownDeliveryError for an id of another webhook,
+// ErrTooManyDeliveries.
 func (s *Store) ResendSeveral(ctx context.Context, webhookID string, deliveryIDs []string) (sent int, err error) {
 	if len(deliveryIDs) > MaxResend {
 		return 0, ErrTooManyDeliveries
@@ -85,8 +85,8 @@ func (s *Store) ResendSeveral(ctx context.Context, webhookID string, deliveryIDs
 }
 
 // byKey makes PostgreSQL find each row by its whole key for the rest of a transaction. A statement
-// must take the workspace and the webhook from the rows that it joins: given as constants, they
-// would let it read all rows of the webhook.
+// must take the workspace and the webhook from the rows that it joins: with constants, PostgreSQL
+// could still read all rows of the webhook.
 func byKey(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `SELECT set_config(name, 'off', true) FROM unnest(ARRAY['enable_sort', 'enable_seqscan', 'enable_hashjoin', 'enable_mergejoin']) AS name`)
 	if err != nil {
@@ -95,13 +95,12 @@ func byKey(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// sendAgain makes the deliveries of events pending that are in one of the states, and
-// returns their events. Another transaction that does so at the same time finds them
-// pending.
+// sendAgain makes the deliveries of events pending if they are in one of the states, and returns
+// the ids of those events. A concurrent call finds them pending already.
 func sendAgain(ctx context.Context, tx pgx.Tx, w *Webhook, events []string, states []policy.State, now time.Time, retention time.Duration) ([]string, error) {
-	// Ranges of one value in the order of their columns, without sorts, are read along the right
-	// index whatever statistics say. An equality may read the workspace's whole log while they do
-	// not know the workspace.
+	// Without sorts, a one-value range with ORDER BY on the same columns uses the right index,
+	// whatever the statistics say. An equality could read the workspace's whole log until the
+	// statistics cover the workspace.
 	if err := byKey(ctx, tx); err != nil {
 		return nil, fmt.Errorf("send deliveries of %s again: %w", w.ID, err)
 	}
@@ -138,9 +137,9 @@ func sendAgain(ctx context.Context, tx pgx.Tx, w *Webhook, events []string, stat
 	return again, nil
 }
 
-// RetryNow makes the next attempt of a pending delivery at once. It is the attempt that the
-// retry schedule has next, so that as many remain after it as would have. It works while the
-// webhook is paused, too; the attempts after it then wait. Errors:
+// RetryNow makes the next attempt of a pending delivery at once. It takes the place of the next
+// attempt in the retry schedule, so the number of attempts after it stays the same. It also works
+// while the webhook is paused; the attempts after it then wait for Resume. Errors:
 // *UnknownDeliveryError, ErrFinished, ErrUnderWay, ErrOff.
 func (s *Store) RetryNow(ctx context.Context, deliveryID string) (*Delivery, error) {
 	return changeDelivery(ctx, s, deliveryID, func(tx pgx.Tx, d *FullDelivery, w *Webhook) error {
@@ -150,8 +149,8 @@ func (s *Store) RetryNow(ctx context.Context, deliveryID string) (*Delivery, err
 		if !w.On() {
 			return ErrOff
 		}
-		// A dispatcher takes what is due, so what is not due is not being sent. While the webhook
-		// is paused it takes what has the present epoch.
+		// A dispatcher sends only what is due, so a delivery that is not due is not in flight.
+		// While the webhook is paused, it sends only deliveries with the current epoch.
 		now := s.now()
 		tag, err := tx.Exec(ctx, `
 			UPDATE webhook_waiting q SET next_attempt_at = $5, epoch = w.epoch FROM webhook w
@@ -178,8 +177,8 @@ func (s *Store) RetryNow(ctx context.Context, deliveryID string) (*Delivery, err
 	})
 }
 
-// changeDelivery runs do on a delivery in a transaction, tells dispatchers, and returns the
-// delivery as it is then.
+// changeDelivery runs do on a delivery in a transaction, notifies dispatchers, and returns the
+// delivery after the change.
 func changeDelivery(ctx context.Context, s *Store, deliveryID string, do func(pgx.Tx, *FullDelivery, *Webhook) error) (*Delivery, error) {
 	var workspaceID string
 	err := s.inTx(ctx, func(tx pgx.Tx) error {

@@ -19,22 +19,22 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 )
 
-// The largest lengths of what people call a webhook, in characters.
+// The maximum lengths of a webhook's name and description, in characters.
 const (
 	MaxName        = 100
 	MaxDescription = 500
 )
 
-// Definition is what a user chooses about a webhook.
+// Definition is the part of a webhook that a user chooses.
 type Definition struct {
 	URL         string   // where events are sent; see attempt.CheckAddress
 	Events      []string // event types, or AllEvents alone
 	Name        string   // up to MaxName characters; empty: none
 	Description string   // up to MaxDescription characters; empty: none
-	Standard    bool     // messages have the headers of Standard Webhooks beside ours
+	Standard    bool     // messages also carry the Standard Webhooks headers
 }
 
-// Change is a change of a webhook's Definition: what is nil stays as it is.
+// Change is a change of a webhook's Definition; nil fields stay as they are.
 type Change struct {
 	URL               *string
 	Events            []string
@@ -42,8 +42,8 @@ type Change struct {
 	Standard          *bool
 }
 
-// checkText checks a name or a description, which stand in one line of a page, a mail or
-// a terminal.
+// checkText checks a name or a description, which must fit on one line of a page, a mail or a
+// terminal.
 func checkText(field, text string, most int) error {
 	switch {
 	case !utf8.ValidString(text):
@@ -79,14 +79,14 @@ func checkEvents(events []string) ([]string, error) {
 	return slices.DeleteFunc(known, func(k string) bool { return !slices.Contains(events, k) }), nil
 }
 
-// Check returns what Create and Edit would find wrong with a change, every fault at once:
-// *attempt.AddressError, *EventsError and *TextError, joined.
+// Check returns all faults that Create or Edit would find in a change: *attempt.AddressError,
+// *EventsError and *TextError, joined.
 func (s *Store) Check(c Change) error {
 	_, err := s.check(&c)
 	return err
 }
 
-// check is Check, and returns the choice of event types as the row has it.
+// check is Check. It also returns the event types as the row stores them.
 func (s *Store) check(c *Change) (types []string, err error) {
 	var errs []error
 	if c.URL != nil {
@@ -105,14 +105,13 @@ func (s *Store) check(c *Change) (types []string, err error) {
 	return types, errors.Join(errs...)
 }
 
-// Create adds a webhook, which gets the events appended from now on. Its secret is
-// returned only here.
-// Errors: *attempt.AddressError, *EventsError and *TextError, joined; *domain.UnknownWorkspaceError,
-// ErrTooManyWebhooks, *keyring.MissingError.
+// Create adds a webhook, which gets the events appended from now on. Its secret cannot be read
+// again later. Errors: *attempt.AddressError, *EventsError and *TextError, joined;
+// *domain.UnknownWorkspaceError, ErrTooManyWebhooks, *keyring.MissingError.
 func (s *Store) Create(ctx context.Context, workspaceID string, d Definition) (*WithSecret, error) {
 	choice := d.Events
 	if choice == nil {
-		choice = []string{} // which is none, and not what stays as it is
+		choice = []string{} // no event types, which is an error; nil would mean unchanged
 	}
 	types, err := s.check(&Change{URL: &d.URL, Events: choice, Name: &d.Name, Description: &d.Description})
 	if err != nil {
@@ -151,7 +150,7 @@ func (s *Store) Create(ctx context.Context, workspaceID string, d Definition) (*
 	return &WithSecret{Webhook: *created, Secret: secret}, nil
 }
 
-// newWebhook is the row of a webhook that is created.
+// newWebhook is the row of a new webhook.
 type newWebhook struct {
 	workspaceID, id string
 	Definition
@@ -160,8 +159,8 @@ type newWebhook struct {
 	createdAt    time.Time
 }
 
-// insertWebhook locks the workspace, so that two calls at the same time cannot both
-// create its fifth webhook.
+// insertWebhook inserts a webhook and its cursor. It locks the workspace, so that two concurrent
+// calls cannot both create its fifth webhook.
 func insertWebhook(ctx context.Context, tx pgx.Tx, w *newWebhook) error {
 	var n int
 	err := tx.QueryRow(ctx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`, w.workspaceID).Scan(&n)
@@ -192,10 +191,9 @@ func insertWebhook(ctx context.Context, tx pgx.Tx, w *newWebhook) error {
 	return nil
 }
 
-// Edit changes a webhook. It applies to messages that are sent from now on. One that gets another
-// address starts anew: its count of failures and its warnings are cleared, and its pending
-// deliveries are due at once. Errors:
-// *attempt.AddressError, *EventsError and *TextError, joined; *UnknownWebhookError.
+// Edit changes a webhook, for messages sent from now on. A new address also clears the failure
+// count and the warnings, and makes pending deliveries due at once. Errors: *attempt.AddressError,
+// *EventsError and *TextError, joined; *UnknownWebhookError.
 func (s *Store) Edit(ctx context.Context, webhookID string, c Change) (*Webhook, error) {
 	types, err := s.check(&c)
 	if err != nil {
@@ -245,7 +243,7 @@ func (s *Store) Edit(ctx context.Context, webhookID string, c Change) (*Webhook,
 	return s.Get(ctx, webhookID)
 }
 
-// dueNow makes the pending deliveries of a webhook due.
+// dueNow makes the pending deliveries of a webhook due at once.
 func dueNow(ctx context.Context, tx pgx.Tx, w *named, now time.Time) error {
 	if err := byKey(ctx, tx); err != nil {
 		return fmt.Errorf("send what is pending for %s: %w", w.id, err)
@@ -263,8 +261,8 @@ func dueNow(ctx context.Context, tx pgx.Tx, w *named, now time.Time) error {
 	return nil
 }
 
-// choiceDetail says in the audit trail which event types a change chooses, if they are not
-// those of the webhook.
+// choiceDetail returns the audit trail's text about the event types that a change chooses, if they
+// differ from the webhook's.
 func choiceDetail(ctx context.Context, tx pgx.Tx, w *named, c *Change, types []string) ([]string, error) {
 	if c.Events == nil {
 		return nil, nil

@@ -5,23 +5,23 @@ import (
 	"fmt"
 )
 
-// MaxWebhooks is the largest number of webhooks of a workspace
-// (docs/contract/service.md, "Webhook setup").
+// MaxWebhooks is the maximum number of webhooks per workspace (docs/contract/service.md, "Webhook
+// setup").
 const MaxWebhooks = 5
 
-// ErrOff means that the webhook must be on for what was asked.
+// ErrOff means that the operation needs a webhook that is on.
 var ErrOff = errors.New("the webhook is off; turn it back on first")
 
-// ErrPaused means that the webhook must not be paused for what was asked.
+// ErrPaused means that the operation is not possible while the webhook is paused.
 var ErrPaused = errors.New("the webhook is paused; resume it first, or send one delivery to it by hand")
 
-// ErrNotFinished means that a delivery is pending.
+// ErrNotFinished means that the delivery is still pending.
 var ErrNotFinished = errors.New("the delivery is pending; it is tried again by itself")
 
-// ErrFinished means that a delivery is not pending.
+// ErrFinished means that the delivery is no longer pending.
 var ErrFinished = errors.New("the delivery has finished and is not tried again; send it again instead")
 
-// ErrUnderWay means that the next attempt of a delivery is due, and so being made.
+// ErrUnderWay means that the delivery's next attempt is due, so a dispatcher is making it.
 var ErrUnderWay = errors.New("the next attempt is being made now")
 
 // ErrTooManyDeliveries means that more than MaxResend deliveries were chosen.
@@ -30,8 +30,8 @@ var ErrTooManyDeliveries = fmt.Errorf("at most %d deliveries are sent again at o
 // ErrTooManyWebhooks means that the workspace has MaxWebhooks webhooks already.
 var ErrTooManyWebhooks = fmt.Errorf("a workspace has at most %d webhooks", MaxWebhooks)
 
-// ErrLocked means that another transaction of the database, such as one of a person
-// at psql, held a webhook's rows for as long as a change waits for them.
+// ErrLocked means that another transaction, such as a psql session, held a webhook's rows for
+// longer than StoreConfig.LockTimeout.
 var ErrLocked = errors.New("another transaction has held the webhook's rows for too long; nothing was changed; try again, or end that transaction")
 
 // UnknownWebhookError names a webhook that does not exist.
@@ -65,8 +65,7 @@ type TextError struct {
 // Error is a sentence for the user.
 func (e *TextError) Error() string { return "the " + e.Field + " " + e.Reason }
 
-// SinceError says what is wrong with the time since which missed events are to be
-// sent.
+// SinceError says what is wrong with the time from which to send missed events.
 type SinceError struct{ Reason string }
 
 // Error is a sentence for the user.

@@ -12,19 +12,19 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 )
 
-// Failing is what is known about a webhook that fails.
+// Failing describes a webhook that is failing.
 type Failing struct {
-	Last    *AttemptView // the last attempt; nil: it is not kept any more
-	Retries int          // pending deliveries, of those that were looked at
-	OffAt   time.Time    // when it is turned off at the latest if every retry fails; zero: the retries end before
+	Last    *AttemptView // the last attempt; nil: it is no longer kept
+	Retries int          // retries still scheduled for the pending deliveries, up to forecastDeliveries of them
+	OffAt   time.Time    // when it is turned off at the latest if every retry fails; zero: the retries end before that
 }
 
-// forecastDeliveries bounds the pending deliveries from which a forecast is made: the soonest.
+// forecastDeliveries is how many pending deliveries a forecast uses, those due soonest.
 const forecastDeliveries = 500
 
-// Failing forecasts when a failing webhook is turned off by the retries that are still to
-// come (docs/contract/decisions.md, "Webhooks"), by the settings of the store. What new
-// events add is not known. It is nil for a webhook that is off, paused or not failing.
+// Failing forecasts when the retries still to come would turn off a failing webhook
+// (docs/contract/decisions.md, "Webhooks"), under the store's settings. It cannot know about new
+// events. It returns nil for a webhook that is off, paused or not failing.
 func (w *Webhook) Failing(ctx context.Context, s *Store) (*Failing, error) {
 	if !w.On() || w.Paused() || w.FailingSince.IsZero() {
 		return nil, nil
@@ -37,7 +37,7 @@ func (w *Webhook) Failing(ctx context.Context, s *Store) (*Failing, error) {
 		}
 		for i := range page.Deliveries {
 			attempts := page.Deliveries[i].Attempts
-			// The times have one form, whose order is that of the text.
+			// All times have the same format, which sorts as text.
 			if n := len(attempts); n > 0 && (f.Last == nil || string(attempts[n-1].At) > string(f.Last.At)) {
 				f.Last = &attempts[n-1]
 			}
@@ -52,8 +52,7 @@ func (w *Webhook) Failing(ctx context.Context, s *Store) (*Failing, error) {
 	return f, nil
 }
 
-// toCome are the webhook's health and the times of the retries that its schedule still has,
-// oldest first.
+// toCome returns the webhook's health, and the retries still to come as failures, oldest first.
 func (w *Webhook) toCome(ctx context.Context, s *Store) (h policy.Health, attempts []policy.Failure, err error) {
 	err = s.cfg.Pool.QueryRow(ctx, `SELECT failures, warned FROM webhook WHERE workspace_id = $1 AND webhook_id = $2`, w.WorkspaceID, w.ID).Scan(&h.Memory, &h.Warned)
 	if err != nil {

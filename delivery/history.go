@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// scanDelivery reads deliveryColumns; message is set to the event as it is sent.
+// scanDelivery scans deliveryColumns and sets message to the event as it is sent.
 func scanDelivery(row pgx.CollectableRow, webhookID string, message *string) (Delivery, error) {
 	var (
 		d        Delivery
@@ -40,8 +40,8 @@ func scanDelivery(row pgx.CollectableRow, webhookID string, message *string) (De
 // webhookIDLength is the length of wh_ and a UUID.
 const webhookIDLength = 3 + 36
 
-// splitDeliveryID splits a delivery id. Both parts may hold underscores; the
-// second one has a fixed length.
+// splitDeliveryID splits a delivery id. Both parts may contain underscores; the second one has a
+// fixed length.
 func splitDeliveryID(id string) (eventID, webhookID string, ok bool) {
 	cut := len(id) - webhookIDLength
 	if cut < 2 || id[cut-1] != '_' {
@@ -64,8 +64,8 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// findDelivery finds a delivery and its webhook by key. What follows in the transaction finds rows
-// by key, too.
+// findDelivery finds a delivery and its webhook by key. It calls byKey, which also applies to later
+// statements of the transaction.
 func findDelivery(ctx context.Context, s *Store, tx pgx.Tx, deliveryID string) (*FullDelivery, *Webhook, error) {
 	eventID, webhookID, ok := splitDeliveryID(deliveryID)
 	if !ok {

@@ -38,7 +38,7 @@ func (s *Store) Get(ctx context.Context, webhookID string) (*Webhook, error) {
 	return s.get(ctx, s.cfg.Pool, webhookID)
 }
 
-// get is Get in a transaction, which needs no second connection beside its own.
+// get is Get on db. Callers in a transaction pass it, so that they need no second connection.
 func (s *Store) get(ctx context.Context, db querier, webhookID string) (*Webhook, error) {
 	list, err := s.webhooks(ctx, db, `w.webhook_id = $1`, webhookID)
 	if err != nil {
@@ -107,7 +107,7 @@ func scanWebhook(row pgx.CollectableRow, now time.Time) (Webhook, error) {
 	return w, nil
 }
 
-// latest is the later of two times.
+// latest returns the later of two times.
 func latest(a Time, b time.Time) Time {
 	if b.After(a.Time) {
 		return Time{b.UTC()}
@@ -115,8 +115,8 @@ func latest(a Time, b time.Time) Time {
 	return a
 }
 
-// notice says what about a webhook needs attention; nil: nothing does. It uses
-// only what is stored, because a command may have other settings than the service.
+// notice says what needs attention about a webhook; nil: nothing. It uses only stored values,
+// because a command may run with other settings than the service.
 func notice(w *Webhook, reason *string, secretLost bool) *string {
 	var text string
 	switch {
@@ -141,7 +141,7 @@ func notice(w *Webhook, reason *string, secretLost bool) *string {
 	return &text
 }
 
-// turnedOffGone is Webhook.TurnedOffReason of one whose receiver is gone.
+// turnedOffGone is the Webhook.TurnedOffReason after the receiver answered 410 (Gone).
 const turnedOffGone = "gone"
 
 func orEmpty(s *string) string {

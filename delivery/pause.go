@@ -12,19 +12,19 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
-// A person pauses a webhook while its receiver is being repaired or moved. Nothing is sent
-// to it of its own accord, and everything stays where it is: its cursor, missed events that
-// are being sent, and deliveries that are pending. Resuming goes on from there.
+// A user pauses a webhook while its receiver is being repaired or moved. Nothing is then sent
+// automatically, and everything stays where it is: the cursor, missed events still to be sent, and
+// pending deliveries. Resuming continues from there.
 
-// Paused tells whether somebody has paused the webhook.
+// Paused reports whether the webhook is paused.
 func (w *Webhook) Paused() bool { return !w.PausedAt.IsZero() }
 
-// Pause stops what is sent to the webhook until Resume. Attempts that are under way end,
-// and count as ever. A webhook that is paused stays as it is. It returns the webhook as it
-// is then. Errors: *UnknownWebhookError, ErrOff.
+// Pause stops sending to the webhook until Resume. Attempts in flight finish and are recorded.
+// Pause does nothing if the webhook is paused already. It returns the webhook after the change.
+// Errors: *UnknownWebhookError, ErrOff.
 func (w *Webhook) Pause(ctx context.Context, s *Store) (*Webhook, error) {
 	return w.switchTo(ctx, s, audit.WebhookPause, func(tx pgx.Tx, now time.Time) (bool, error) {
-		// The epoch rises, so that processes of every version give the webhook back.
+		// Raising the epoch makes processes of every program version release the webhook.
 		tag, err := tx.Exec(ctx, `
 			UPDATE webhook w SET state = 'paused', paused_at = $3, version = version + 1,
 			       epoch = epoch + 1, pause_epoch = epoch + 1, kept_epoch = `+dispatch.KeptEpoch+`
@@ -36,10 +36,10 @@ func (w *Webhook) Pause(ctx context.Context, s *Store) (*Webhook, error) {
 	})
 }
 
-// Resume sends to a paused webhook again: what has waited, in the order of the log, and what
-// comes. Its count of failures begins again. Events and retries that are past the retention
-// are counted in ExpiredEvents. A webhook that is not paused stays as it is. It returns the
-// webhook as it is then. Errors: *UnknownWebhookError, ErrOff.
+// Resume starts sending to a paused webhook again: what has waited, in the order of the log, and
+// then new events. It clears the failure count. Events and retries past the retention are counted
+// in ExpiredEvents and not sent. Resume does nothing if the webhook is not paused. It returns the
+// webhook after the change. Errors: *UnknownWebhookError, ErrOff.
 func (w *Webhook) Resume(ctx context.Context, s *Store) (*Webhook, error) {
 	return w.switchTo(ctx, s, audit.WebhookResume, func(tx pgx.Tx, now time.Time) (bool, error) {
 		tag, err := tx.Exec(ctx, `
@@ -52,7 +52,7 @@ func (w *Webhook) Resume(ctx context.Context, s *Store) (*Webhook, error) {
 		if tag.RowsAffected() == 0 {
 			return false, nil
 		}
-		// The history does not have these any more, and nobody could look the events up.
+		// The history no longer has these deliveries, and nobody could look up their events.
 		_, err = tx.Exec(ctx, `
 			WITH gone AS (
 			    DELETE FROM webhook_waiting WHERE workspace_id = $1 AND webhook_id = $2 AND created_at <= $3 RETURNING 1
@@ -66,8 +66,8 @@ func (w *Webhook) Resume(ctx context.Context, s *Store) (*Webhook, error) {
 	})
 }
 
-// switchTo runs do on the webhook, whose row is locked, and adds what it changed to the
-// audit trail.
+// switchTo locks the webhook's row, runs do, and adds a line to the audit trail if do changed
+// something.
 func (w *Webhook) switchTo(ctx context.Context, s *Store, action audit.Action, do func(pgx.Tx, time.Time) (changed bool, err error)) (*Webhook, error) {
 	err := s.change(ctx, w.ID, func(tx pgx.Tx, n *named) error {
 		var off bool
@@ -91,10 +91,10 @@ func (w *Webhook) switchTo(ctx context.Context, s *Store, action audit.Action, d
 
 // Backlog is what waits for a paused webhook.
 type Backlog struct {
-	Events     int64     // that it gets once it is resumed
-	MoreEvents bool      // there are more: not all were looked at
-	Oldest     time.Time // publish time of the first of them; zero: none waits
-	GoneFrom   time.Time // when the first of them is past the retention, and no longer sent; zero: none waits
+	Events     int64     // to send once it is resumed
+	MoreEvents bool      // there may be more: not all were counted
+	Oldest     time.Time // publish time of the oldest of them; zero: none
+	GoneFrom   time.Time // when the oldest of them passes the retention and is no longer sent; zero: none
 
 	Retries     int64 // pending deliveries
 	MoreRetries bool
@@ -104,22 +104,22 @@ type Backlog struct {
 }
 
 const (
-	// maxBacklog is how many events and retries are counted.
+	// maxBacklog bounds how many events and retries are counted.
 	maxBacklog = 10_000
-	// backlogWindow is how many positions of the log are looked at for them: a webhook that
-	// chose rare types passes over many.
+	// backlogWindow bounds how many positions of the log are examined: a webhook that chose rare
+	// types skips many.
 	backlogWindow = 50_000
 )
 
-// Backlog counts what waits for a paused webhook; nil: it is not paused.
+// Backlog counts what waits for a paused webhook; it returns nil if the webhook is not paused.
 func (w *Webhook) Backlog(ctx context.Context, s *Store) (*Backlog, error) {
 	if !w.Paused() {
 		return nil, nil
 	}
 	var (
 		b             = &Backlog{}
-		after, last   int64 // the positions after the first, up to the second, wait
-		fresh         int64 // those after it can still be looked up
+		after, last   int64 // the positions above after, up to last, wait
+		fresh         int64 // events above it can still be looked up
 		oldest        *time.Time
 		lookedAt, old int64
 	)
@@ -166,6 +166,6 @@ func (w *Webhook) Backlog(ctx context.Context, s *Store) (*Backlog, error) {
 	return b, nil
 }
 
-// waits is true of an entry e that webhook w gets and has not got. Pings are left out: they
-// are for one webhook each, and nobody misses one.
+// waits is an SQL condition: webhook w should get entry e and has not got it yet. It leaves out
+// pings: each is for one webhook, and nobody misses one.
 const waits = `e.public_event IS NOT NULL AND e.type <> 'test.ping' AND (w.events IS NULL OR e.type = ANY (w.events)) AND e.position <> ALL (w.sent)`

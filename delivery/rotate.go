@@ -12,14 +12,14 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
-// MaxSecrets is the largest number of secrets that sign a webhook's messages at the same time:
-// the current one and those before it whose time has not ended.
+// MaxSecrets is how many secrets may sign a webhook's messages at the same time: the current one
+// and the old ones that have not expired.
 const MaxSecrets = 5
 
-// SecretsError means that a webhook has MaxSecrets secrets that sign, so that a rotation would
-// break the promise of an earlier one.
+// SecretsError means that MaxSecrets secrets sign already. A rotation would end one of them before
+// the time that an earlier rotation promised.
 type SecretsError struct {
-	Until time.Time // when the first of them ends
+	Until time.Time // when the first of them expires
 }
 
 // Error says when the secret can be rotated again.
@@ -27,13 +27,14 @@ func (e *SecretsError) Error() string {
 	return fmt.Sprintf("the webhook has %d secrets that sign, and cannot have more: rotate again after %s, when the first of them ends", MaxSecrets, readableEnd(e.Until))
 }
 
-// readableEnd is a time as readableTime writes it, rounded up to the minute: at that time it is over.
+// readableEnd formats a time as readableTime does, but rounded up to the minute, so that the secret
+// has expired by then.
 func readableEnd(t time.Time) string { return readableTime(t.Add(time.Minute - time.Nanosecond)) }
 
-// RotateSecret gives a webhook a new secret, which is returned only here. During the overlap
-// messages are signed with the old secret as well, unless its key is lost, and so they are with
-// the secrets of earlier rotations until the end that was promised for each. Errors:
-// *UnknownWebhookError, *SecretsError, *keyring.MissingError.
+// RotateSecret gives a webhook a new secret, which cannot be read again later. During the overlap
+// the old secret also signs, unless its key is lost. Secrets from earlier rotations also sign until
+// the end that was promised for each. Errors: *UnknownWebhookError, *SecretsError,
+// *keyring.MissingError.
 func (s *Store) RotateSecret(ctx context.Context, webhookID string) (*WithSecret, error) {
 	secret, err := attempt.NewSecret(s.cfg.Random)
 	if err != nil {
@@ -52,7 +53,7 @@ func (s *Store) RotateSecret(ctx context.Context, webhookID string) (*WithSecret
 		if len(signing.boxes) >= MaxSecrets {
 			ends := signing.until
 			if signing.current {
-				ends = ends[1:] // only a rotation gives the current one an end
+				ends = ends[1:] // the current secret expires only after a rotation
 			}
 			return &SecretsError{slices.MinFunc(ends, time.Time.Compare)}
 		}
@@ -89,15 +90,16 @@ func (s *Store) RotateSecret(ctx context.Context, webhookID string) (*WithSecret
 	return &WithSecret{Webhook: *w, Secret: secret}, nil
 }
 
-// secrets are sealed secrets that sign beside a new one, newest first, and when each ends.
+// secrets are the sealed secrets that sign alongside a new one, newest first, and when each
+// expires.
 type secrets struct {
 	boxes   [][]byte
 	until   []time.Time
-	current bool // the first one is the one that was current
+	current bool // the first one is the secret that was current
 }
 
-// signing reads which secrets of a webhook sign beside one that takes the current one's place
-// now. One that cannot be opened signs nothing.
+// signing returns the secrets that would still sign if the webhook's secret were rotated now. It
+// leaves out secrets that cannot be opened.
 func (s *Store) signing(ctx context.Context, tx pgx.Tx, w *named, now time.Time) (*secrets, error) {
 	var (
 		current, old []byte

@@ -20,9 +20,8 @@ type Missed struct {
 	Count int64 `json:"count"`
 }
 
-// CountMissed counts the events of a webhook's types since a time, within the
-// retention, that were neither delivered to it nor wait to be. Errors:
-// *UnknownWebhookError, *SinceError.
+// CountMissed counts the events of a webhook's types since a time that were not delivered and are
+// not pending. The time must be within the retention. Errors: *UnknownWebhookError, *SinceError.
 func (s *Store) CountMissed(ctx context.Context, webhookID string, since time.Time) (*Missed, error) {
 	m := &Missed{Since: Time{since.UTC()}}
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
@@ -35,9 +34,9 @@ func (s *Store) CountMissed(ctx context.Context, webhookID string, since time.Ti
 	return m, nil
 }
 
-// missedRange finds the part of the log in which a webhook may have missed events,
-// and counts them into m. The webhook's row stays locked. refused says why they cannot be
-// sent now; nil: they can.
+// missedRange finds the part of the log in which a webhook may have missed events, and counts them
+// into m. It leaves the webhook's row locked. refused says why the events cannot be sent now; nil:
+// they can.
 func missedRange(ctx context.Context, s *Store, tx pgx.Tx, webhookID string, m *Missed) (r *dispatch.Missed, refused error, err error) {
 	now := s.now()
 	switch {
@@ -51,7 +50,8 @@ func missedRange(ctx context.Context, s *Store, tx pgx.Tx, webhookID string, m *
 		return nil, nil, err
 	}
 	var state string
-	// A webhook that is on gets the events after its cursor anyway; one that is paused, later.
+	// A webhook that is on gets the events after its cursor anyway; a paused one gets them after it
+	// is resumed.
 	err = tx.QueryRow(ctx, `
 		SELECT w.events, w.state, log_position_since(w.workspace_id, $2) - 1,
 		       CASE WHEN w.state = 'off' THEN h.position ELSE c.position END
@@ -78,10 +78,10 @@ func missedRange(ctx context.Context, s *Store, tx pgx.Tx, webhookID string, m *
 	return r, refused, nil
 }
 
-// SendMissed sends every event that CountMissed counts once, in the background,
-// alongside new events and within the webhook's bound. A delivery that fails is
-// retried like any other. Events that an earlier call still sends stay included.
-// Errors: *UnknownWebhookError, *SinceError, ErrOff, ErrPaused.
+// SendMissed sends each event that CountMissed counts once, in the background, alongside new events
+// and within the webhook's limit on attempts in flight. A failed delivery is retried like any
+// other. Events that an earlier call has yet to send stay included. Errors: *UnknownWebhookError,
+// *SinceError, ErrOff, ErrPaused.
 func (s *Store) SendMissed(ctx context.Context, webhookID string, since time.Time) (*Missed, error) {
 	m := &Missed{Since: Time{since.UTC()}}
 	var workspaceID string

@@ -10,10 +10,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// AllEvents chooses every event type, including those of later versions.
+// AllEvents chooses every event type, including types added in later versions.
 const AllEvents = "all"
 
-// Time is a time that has its public form in JSON; the zero value is null.
+// Time is a time that has its public form in JSON; the zero value becomes null.
 type Time struct{ time.Time }
 
 // MarshalJSON returns the public form.
@@ -40,45 +40,44 @@ type Webhook struct {
 	Description     string   `json:"description"` // empty: none
 	URL             string   `json:"url"`
 	Events          []string `json:"events"`           // ["all"], or types in the order of the catalogue
-	Standard        bool     `json:"standard_headers"` // messages have the headers of Standard Webhooks, too
-	State           string   `json:"state"`            // on or off; one that is paused is on
-	PausedAt        Time     `json:"paused_at"`        // null: it is not paused
+	Standard        bool     `json:"standard_headers"` // messages also carry the Standard Webhooks headers
+	State           string   `json:"state"`            // on or off; on while it is paused
+	PausedAt        Time     `json:"paused_at"`        // null: not paused
 	CreatedAt       Time     `json:"created_at"`
 	FailingSince    Time     `json:"failing_since"`
 	TurnedOffAt     Time     `json:"turned_off_at"`
-	TurnedOffSince  Time     `json:"turned_off_since"`  // while off: since when every attempt had failed before
+	TurnedOffSince  Time     `json:"turned_off_since"`  // while off: since when every attempt had failed
 	TurnedOffReason *string  `json:"turned_off_reason"` // while off: failing, or gone if the receiver answered 410; otherwise null
 	Notice          *string  `json:"notice"`            // what needs attention, in words; null: nothing does
-	OldSecretUntil  Time     `json:"old_secret_until"`  // when the last of OldSecretsUntil is; null: none signs
+	OldSecretUntil  Time     `json:"old_secret_until"`  // the latest of OldSecretsUntil; null: no old secret signs
 
-	// OldSecretsUntil are the ends of all secrets from before a rotation that still sign, the
-	// newest secret's first.
+	// OldSecretsUntil lists when each old secret that still signs expires, newest secret first.
 	OldSecretsUntil []Time `json:"old_secrets_until"`
 
 	// Last24Hours counts attempts by outcome.
 	Last24Hours map[attempt.Outcome]int64 `json:"last_24_hours"`
 
-	// SendingMissed is true while "Send missed" is under way.
+	// SendingMissed is true while "Send missed" is in progress.
 	SendingMissed bool `json:"sending_missed"`
 
-	// ExpiredEvents counts the events that were past the retention when their turn
-	// came, and so were not sent (docs/contract/decisions.md, "Webhooks").
+	// ExpiredEvents counts events that were not sent, because they were past the retention when
+	// their turn came (docs/contract/decisions.md, "Webhooks").
 	ExpiredEvents int64 `json:"expired_events"`
 }
 
-// On tells whether events are sent to it, at once or, while it is paused, later.
+// On reports whether the webhook gets events: at once or, if it is paused, after it is resumed.
 func (w *Webhook) On() bool { return w.State == "on" }
 
-// LiveSecrets is how many secrets sign the webhook's messages.
+// LiveSecrets returns how many secrets sign the webhook's messages.
 func (w *Webhook) LiveSecrets() int { return 1 + len(w.OldSecretsUntil) }
 
-// MayRotate tells whether the webhook may have a further secret that signs; see SecretsError.
+// MayRotate reports whether the webhook may get another secret now; see SecretsError.
 func (w *Webhook) MayRotate() bool { return w.LiveSecrets() < MaxSecrets }
 
-// Label names the webhook: by its name if it has one, and by host and path.
+// Label names the webhook by its name, if it has one, and its host and path.
 func (w *Webhook) Label() string { return attempt.Label(w.Name, w.URL) }
 
-// Shown is the webhook's address as it is shown to people; see attempt.Shown.
+// Shown returns the webhook's address as people see it; see attempt.Shown.
 func (w *Webhook) Shown() string { return attempt.Shown(w.URL) }
 
 // WithSecret is a webhook with its signing secret, which is shown once.
@@ -102,15 +101,14 @@ type Delivery struct {
 	NeedsPay bool `json:"-"` // only readers with pay:read may see the event
 }
 
-// About is what the event of a delivery is about, as its message says.
+// About says which object the event of a delivery is about, as its message does.
 type About struct {
 	ObjectType    string  `json:"object_type"`
 	ObjectID      string  `json:"object_id"`
 	InvoiceNumber *string `json:"invoice_number"` // null: the event names none
 }
 
-// Subject is how people call what the event is about: the number of an invoice, or a kind
-// and an id.
+// Subject returns what people call the object: an invoice's number, or a type and an id.
 func (a *About) Subject() string {
 	if a.InvoiceNumber != nil {
 		return *a.InvoiceNumber
@@ -118,7 +116,7 @@ func (a *About) Subject() string {
 	return strings.TrimSpace(strings.ReplaceAll(a.ObjectType, "_", " ") + " " + a.ObjectID)
 }
 
-// AttemptView is one attempt as its owner sees it.
+// AttemptView is one attempt as the webhook's owner sees it.
 type AttemptView struct {
 	At         json.RawMessage `json:"at"`
 	Status     *int            `json:"status"` // null: no answer
@@ -127,7 +125,7 @@ type AttemptView struct {
 	Answer     *string         `json:"answer"` // the first KiB; null: empty
 }
 
-// FullDelivery is a delivery with the message.
+// FullDelivery is a delivery with its message.
 type FullDelivery struct {
 	Delivery
 	WebhookID string `json:"webhook_id"`

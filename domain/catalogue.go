@@ -4,14 +4,14 @@ import "slices"
 
 // Names of the types that other packages treat specially.
 const (
-	TypePayoutPaid    = "payout.paid"    // public, but only for keys with pay:read
-	TypeChargeCreated = "charge.created" // this and the next one, too, where the charge is not billed to the client
+	TypePayoutPaid    = "payout.paid"    // public, but needs pay:read
+	TypeChargeCreated = "charge.created" // like the next one, needs pay:read if the charge is not billed to the client
 	TypeChargeDeleted = "charge.deleted"
-	TypeTestPing      = "test.ping" // delivered to one webhook alone
+	TypeTestPing      = "test.ping" // sent only to the webhook under test
 )
 
-// catalogue lists the types of entries in the order of the contract; kinds is the
-// same by name. Both are made once and never changed.
+// catalogue lists the entry types in the order of the contract; kinds maps names to entry types.
+// Both are built once and never change.
 var (
 	catalogue = []kind{
 		clientRecordedType, contractorRecordedType,
@@ -34,11 +34,10 @@ func kindsByName() map[string]kind {
 	return kinds
 }
 
-// kindNamed returns a type of entry; nil when this version does not know it.
+// kindNamed returns the entry type with this name, or nil if this version does not know it.
 func kindNamed(name string) kind { return kinds[name] }
 
-// PublicTypes returns the names of the service's event types, in the order of the
-// contract.
+// PublicTypes returns the names of the public event types, in the order of the contract.
 func PublicTypes() []string {
 	var list []string
 	for _, k := range catalogue {
@@ -49,8 +48,8 @@ func PublicTypes() []string {
 	return list
 }
 
-// TypesWithoutPay returns the names of the types that are not about what contractors
-// are paid alone, in the order of the contract.
+// TypesWithoutPay returns the names of the entry types that are not only about contractors' pay, in
+// the order of the contract.
 func TypesWithoutPay() []string {
 	var list []string
 	for _, k := range catalogue {

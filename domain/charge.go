@@ -81,7 +81,7 @@ func needsOfCharge(n *Needs, d *chargeRecorded) {
 // notBilled reports whether the charge is not billed to the client.
 func notBilled(d *chargeRecorded) bool { return !d.BilledToClient.Or(true) }
 
-// notBilledNote says who gets the events of such charges.
+// notBilledNote says who gets the events of charges that are not billed to the client.
 const notBilledNote = " If the entry says that the charge is not billed to the client, the event is sent to webhooks that chose the type, and shown in the feed to keys with pay:read alone."
 
 var chargeCreatedType = define(entryType[chargeRecorded]{
@@ -133,7 +133,7 @@ func recordCharge(f *fold, d *chargeRecorded) {
 type chargeDeleted struct {
 	references
 	ChargeID       string
-	BilledToClient jsonform.OptBool // says who may see the event; the charge itself needs it not
+	BilledToClient jsonform.OptBool // decides who may see the event; the row does not need it
 }
 
 var chargeDeletedType = define(entryType[chargeDeleted]{

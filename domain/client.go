@@ -111,9 +111,9 @@ func recordClient(f *fold, d *clientRecorded) {
 	}
 }
 
-// Party is the reference to a client or contractor inside another row. An empty
-// ID is no reference, shown as null; an empty Name is a party that is not
-// recorded yet (docs/contract/log.md, "Parties").
+// Party is a row's reference to a client or contractor. An empty ID means no reference and is shown
+// as null. An empty Name means that the party is not recorded yet (docs/contract/log.md,
+// "Parties").
 type Party struct {
 	ID, Name string
 }
@@ -158,8 +158,8 @@ func (p *Party) DescribeJSON() (string, []jsonform.FieldDescription) {
 	}
 }
 
-// parties are the references of a row. A Payment without a contractor, say, has
-// an empty one.
+// parties holds a row's references. A missing one, such as the contractor of a client's payment, is
+// empty.
 type parties struct {
 	Client, Contractor Party
 }

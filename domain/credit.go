@@ -26,18 +26,18 @@ type Package struct {
 	ExpiresAt, Status string
 }
 
-// CreditMove is a row of a client's credit history. Its Row.ID is
-// CreditMoveKey of client and credit.
+// CreditMove is a row of a client's credit history. Its Row.ID is CreditMoveKey(ClientID,
+// CreditID).
 type CreditMove struct {
 	Row
 	ClientID, CreditID             string
 	Date, Kind                     string
-	Amount                         MoneyTotal // a sum of many entries where a package expires
+	Amount                         MoneyTotal // the sum of many entries if a package expires
 	InvoiceID, InvoiceNumber, Note string
 }
 
-// CreditMoveKey is the id of a history row in a State: credit ids are unique only
-// within a client.
+// CreditMoveKey returns the id of a history row in a State: credit ids are unique only within a
+// client.
 func CreditMoveKey(clientID, creditID string) string { return clientID + "/" + creditID }
 
 // SplitCreditMoveKey is the reverse of CreditMoveKey.
@@ -70,7 +70,7 @@ func (c *Credit) balance() MoneyTotal {
 	return MoneyTotal{sum}
 }
 
-// pack returns a package; nil where the client has none of this id.
+// pack returns the package with this id, or nil if the client has none.
 func (c *Credit) pack(id string) *Package {
 	for i := range c.Packages {
 		if c.Packages[i].ID == id {
@@ -265,12 +265,12 @@ func expireCredit(f *fold, d *creditExpired) {
 	})
 }
 
-// row is the history row of the entry.
+// row returns the entry's history row.
 func (d *creditMoved) row(kind string) CreditMove {
 	return CreditMove{CreditID: d.CreditID, Date: d.Date, Kind: kind, Amount: totalMoney(d.Amount.Money), Note: d.Note}
 }
 
-// repeatedMove reports, and notes, a credit id that the client has already.
+// repeatedMove reports whether the client already has this credit id, and if so records an anomaly.
 func (f *fold) repeatedMove(clientID, creditID string) bool {
 	if f.CreditMoves.Get(CreditMoveKey(clientID, creditID)) == nil {
 		return false
@@ -279,9 +279,8 @@ func (f *fold) repeatedMove(clientID, creditID string) bool {
 	return true
 }
 
-// packageOf returns the package that an entry names; nil where it names none and
-// so is about the general credit. ok is false, and the anomaly noted, where the
-// client has no such package.
+// packageOf returns the package that an entry names, or nil if the entry names none and so concerns
+// the general credit. If the client has no such package, ok is false and the anomaly is recorded.
 func (f *fold) packageOf(clientID, packageID string) (p *Package, ok bool) {
 	if packageID == "" {
 		return nil, true
@@ -295,8 +294,8 @@ func (f *fold) packageOf(clientID, packageID string) (p *Package, ok bool) {
 	return p, p != nil
 }
 
-// wrongCurrency reports, and notes, a currency that is not that of the client's
-// credit. A credit without one takes any: amounts of two currencies are never
+// wrongCurrency reports whether currency differs from the currency of the client's credit, and if
+// so records an anomaly. Credit without a currency accepts any. Amounts of two currencies are never
 // added (docs/contract/log.md, "Client credit").
 func (f *fold) wrongCurrency(clientID, currency string) bool {
 	c := f.Credits.Get(clientID)
@@ -307,8 +306,8 @@ func (f *fold) wrongCurrency(clientID, currency string) bool {
 	return true
 }
 
-// addMove adds a row to the history of a client's credit: row, with what the
-// references say, and the day of the entry (UTC) unless it gives another.
+// addMove adds row to the history of a client's credit, with the ids from refs. If row has no date,
+// it gets the entry's day (UTC).
 func (f *fold) addMove(refs *references, row CreditMove) {
 	f.CreditMoves.write(f.stamp, CreditMoveKey(refs.ClientID, row.CreditID), func(m *CreditMove) {
 		row.Row = m.Row

@@ -48,13 +48,13 @@ func EventFields() []jsonform.FieldDescription {
 	}
 }
 
-// EventTypeDescription is what documentation says about one of the service's event types.
+// EventTypeDescription describes a public event type for documentation.
 type EventTypeDescription struct {
 	Type       string
 	ObjectType string   // object_type of its data
 	Pay        bool     // only for keys with pay:read
-	When       string   // what has happened when it is sent, in sentences
-	Always     []string // the ids that its data always has beside object_id; others are there if the producer gave them
+	When       string   // what the event reports, in sentences
+	Always     []string // the ids that its data always has besides object_id; others are present if the producer gave them
 }
 
 // EventTypes describes the service's event types, in the order of the contract.

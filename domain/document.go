@@ -7,8 +7,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
-// The documents of an invoice are its issued_invoices. Each of the entries here
-// shows the invoice to readers, even one recorded as a draft.
+// An invoice's documents are its issued_invoices. Every entry type in this file makes the invoice
+// visible to readers, even if it was recorded as a draft.
 
 // invoiceIssued is the data of invoice.issued.
 type invoiceIssued struct {
@@ -213,9 +213,9 @@ func reverseInvoice(f *fold, d *invoiceReversed) {
 	}
 }
 
-// invoiceWithDocument returns the invoice that an entry is about; nil, and the
-// anomaly noted, where it does not exist or lacks the document that the entry
-// names. An empty number names none.
+// invoiceWithDocument returns the invoice that an entry refers to. If the invoice does not exist or
+// has no document with this number, it records an anomaly and returns nil. An empty number is not
+// checked.
 func (f *fold) invoiceWithDocument(id, number string) *Invoice {
 	r := f.invoice(id)
 	if r == nil || number == "" {
@@ -228,7 +228,7 @@ func (f *fold) invoiceWithDocument(id, number string) *Invoice {
 	return r
 }
 
-// show marks an invoice changed and shows it to readers.
+// show makes an invoice visible to readers and marks it as changed.
 func (f *fold) show(r *Invoice) {
 	r.Shown = true
 	f.Invoices.touch(f.stamp, r)

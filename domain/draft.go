@@ -9,31 +9,30 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
-// MaxEntrySize bounds an entry as it comes in, in bytes (docs/contract/log.md,
-// "Stored form").
+// MaxEntrySize is the maximum size of an incoming entry, in bytes (docs/contract/log.md, "Stored
+// form").
 const MaxEntrySize = 64 << 10
 
-// MaxLineSize bounds a line of NDJSON, in bytes. An exported entry has an id, a
-// publish time and canonical data that it may have come in without, so it can be
-// longer than MaxEntrySize. DecodeDraft takes such a line only in exactly the
-// exported form.
+// MaxLineSize is the maximum size of an NDJSON line, in bytes. Export adds the id and the publish
+// time and writes the data in canonical form, so an exported entry can be longer than MaxEntrySize.
+// DecodeDraft accepts such a line only if it is exactly as AppendNDJSON writes it.
 const MaxLineSize = MaxEntrySize + 1<<10
 
-// Draft is an entry that a producer offers, its form already checked. The log
-// assigns its position, and its id and publish time where they are absent.
+// Draft is an entry offered by a producer, already checked. The log assigns its position, and its
+// id and publish time if they are absent.
 type Draft struct {
 	WorkspaceID string
 	ID          string    // empty: the log assigns one
-	Type        string    // one of the catalogue
-	CreatedAt   time.Time // see IsPublishTime; zero: the log sets the time of appending
+	Type        string    // a type in the catalogue
+	CreatedAt   time.Time // see IsPublishTime; zero: the log uses the time of the append
 	Data        string    // canonical form
 
 	publicData string // empty for internal types
 }
 
-// A DraftError says why an entry was refused for its form.
+// A DraftError says why an entry is invalid.
 type DraftError struct {
-	Err error // jsonform.FieldErrors, or what is wrong with the JSON
+	Err error // jsonform.FieldErrors, or an error about the JSON itself
 }
 
 // Error describes the faults.
@@ -46,8 +45,8 @@ func errTooLong(what string) error {
 	return &DraftError{fmt.Errorf("%s is longer than %d bytes", what, MaxEntrySize)}
 }
 
-// envelope is an entry as it comes in, its data not yet decoded: the data's form
-// depends on the type, which may come after it.
+// envelope is an incoming entry whose data is not decoded yet: the form of the data depends on the
+// type, which may come after it.
 type envelope struct {
 	workspaceID, id, typ, createdAt string
 	data                            jsonform.Raw
@@ -61,9 +60,8 @@ var envelopeFields = jsonform.Define([]jsonform.Field[envelope]{
 	{Name: "data", Form: FormObject, Required: true, At: func(e *envelope) any { return &e.data }},
 })
 
-// DecodeDraft reads one entry as a JSON object, strictly (docs/contract/log.md,
-// "An entry"). The error is a *DraftError that names every faulty field and the
-// form wanted.
+// DecodeDraft strictly decodes one entry from a JSON object (docs/contract/log.md, "An entry"). The
+// error is a *DraftError that lists every faulty field and the form it must have.
 func DecodeDraft(line []byte) (Draft, error) {
 	if len(line) > MaxLineSize {
 		return Draft{}, errTooLong("the entry")
@@ -100,7 +98,7 @@ func DecodeDraft(line []byte) (Draft, error) {
 	return d, nil
 }
 
-// exportedAs reports whether AppendNDJSON writes this very entry as line.
+// exportedAs reports whether line is exactly what AppendNDJSON writes for this entry.
 func (d *Draft) exportedAs(line string) bool {
 	if d.ID == "" || d.CreatedAt.IsZero() {
 		return false
@@ -109,9 +107,8 @@ func (d *Draft) exportedAs(line string) bool {
 	return string(e.AppendNDJSON(nil)) == strings.TrimRight(line, "\r\n")+"\n"
 }
 
-// NewDraft checks an entry that a Go program makes: data is the JSON object with
-// the fields of the type. Set ID and CreatedAt on the result as needed. The error
-// is a *DraftError.
+// NewDraft makes and checks an entry for a Go program. data is a JSON object with the fields of the
+// type. Set ID and CreatedAt on the result as needed. The error is a *DraftError.
 func NewDraft(workspaceID, typ string, data []byte) (Draft, error) {
 	var errs jsonform.FieldErrors
 	if !IsID(workspaceID) {
@@ -130,9 +127,8 @@ func NewDraft(workspaceID, typ string, data []byte) (Draft, error) {
 	return d, nil
 }
 
-// setData reads the data as the catalogue says for the type, and keeps its
-// canonical and its public form. Faults of form are added to errs; the error is
-// about invalid JSON.
+// setData decodes the data as the catalogue defines for the type, and stores its canonical and
+// public forms. It adds faulty fields to errs; the returned error is for invalid JSON.
 func (d *Draft) setData(text string, errs *jsonform.FieldErrors) error {
 	k := kindNamed(d.Type)
 	if k == nil {
@@ -157,8 +153,8 @@ func (d *Draft) setData(text string, errs *jsonform.FieldErrors) error {
 	return nil
 }
 
-// PublicEvent returns what the feed and webhooks show of the draft, whose ID and
-// CreatedAt must be set: ids only. Empty for internal types.
+// PublicEvent returns what the feed and webhooks show of the draft: ids only. It is empty for
+// internal types. ID and CreatedAt must be set.
 func (d *Draft) PublicEvent() string {
 	if d.publicData == "" {
 		return ""

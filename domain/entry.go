@@ -22,12 +22,12 @@ type Entry struct {
 	Data        string            // canonical form
 	Chain       [sha256.Size]byte // over everything up to and including this entry
 
-	decoded bool    // whether content is what Data says
-	content content // nil where Data cannot be read
+	decoded bool    // whether Data was decoded into content
+	content content // nil if Data cannot be read
 }
 
-// read decodes the data on first use. It returns nil where this version does not
-// know the type or cannot read its data.
+// read decodes the data on first use. It returns nil if this version does not know the type or
+// cannot read its data.
 func (e *Entry) read() content {
 	if e.decoded {
 		return e.content
@@ -44,8 +44,8 @@ func (e *Entry) read() content {
 	return e.content
 }
 
-// Object returns what the entry is about: the object_type of its type, and the id;
-// both are empty where this version cannot read the entry.
+// Object returns the object_type and the id of the object that the entry is about. Both are empty
+// if this version cannot read the entry.
 func (e *Entry) Object() (objectType, id string) {
 	if e.read() == nil {
 		return "", ""
@@ -62,8 +62,8 @@ func (e *Entry) Object() (objectType, id string) {
 	return kindNamed(e.Type).head().object, id
 }
 
-// Apply folds the next entry. An entry that this version cannot read is an
-// anomaly and changes nothing else.
+// Apply folds the next entry. An entry that this version cannot read is recorded as an anomaly and
+// has no other effect.
 func (s *State) Apply(e *Entry) {
 	f := fold{State: s, stamp: stamp{position: e.Position, at: FormatTime(e.CreatedAt)}, eventID: e.ID}
 	s.Position = e.Position
@@ -75,11 +75,11 @@ func (s *State) Apply(e *Entry) {
 	c.apply(&f)
 }
 
-// Genesis is the chain before position 1: SHA-256 of the workspace id.
+// Genesis returns the chain value before position 1: SHA-256 of the workspace id.
 func Genesis(workspaceID string) [sha256.Size]byte { return sha256.Sum256([]byte(workspaceID)) }
 
-// ChainAfter computes the chain value that the entry must carry, from that of the
-// entry before it (docs/contract/log.md, "Chain").
+// ChainAfter returns the chain value that the entry must have after an entry with the chain value
+// before (docs/contract/log.md, "Chain").
 func (e *Entry) ChainAfter(before [sha256.Size]byte) [sha256.Size]byte {
 	b := make([]byte, 0, len(before)+len(e.ID)+len(e.Type)+len(e.Data)+64)
 	b = append(b, before[:]...)
@@ -112,16 +112,16 @@ func publicEvent(id, typ string, createdAt time.Time, data string) string {
 	return string(append(b, '}'))
 }
 
-// AppendNDJSON appends the entry as one line, in the form that DecodeDraft takes. It is one line to
-// programs that end lines at more than line feeds, too.
+// AppendNDJSON appends the entry as one line that DecodeDraft accepts. It also escapes the
+// characters other than line feeds at which some programs end a line.
 func (e *Entry) AppendNDJSON(b []byte) []byte {
 	begin := len(b)
 	return append(jsonform.EscapeLineEnds(e.appendMembers(b), begin), '}', '\n')
 }
 
-// AppendChainedNDJSON appends the entry as AppendNDJSON does, with its position
-// and chain (hex) as further members. DecodeDraft does not take these. The data keeps its bytes, which
-// the chain is over, so only line feeds end such lines.
+// AppendChainedNDJSON appends the entry as AppendNDJSON does, with its position and chain (hex) as
+// further members, which DecodeDraft does not accept. It keeps the exact bytes of the data, which
+// the chain covers, so only line feeds end a line.
 func (e *Entry) AppendChainedNDJSON(b []byte) []byte {
 	b = e.appendMembers(b)
 	b = strconv.AppendInt(append(b, `,"position":`...), e.Position, 10)

@@ -1,14 +1,13 @@
 package domain
 
-// fold is one entry on its way into a State. Effects are functions of a fold and
-// the entry's data.
+// fold applies one entry to a State. An effect is a function of a fold and the entry's data.
 type fold struct {
 	stamp
 	*State
 	eventID string
 }
 
-// anomaly notes a reason; an entry gives at most one anomaly of each.
+// anomaly records why the entry could not have its full effect, each reason at most once.
 func (f *fold) anomaly(reason Reason) {
 	for i := len(f.Anomalies) - 1; i >= 0 && f.Anomalies[i].Position == f.position; i-- {
 		if f.Anomalies[i].Reason == reason {
@@ -18,7 +17,7 @@ func (f *fold) anomaly(reason Reason) {
 	f.Anomalies = append(f.Anomalies, Anomaly{Position: f.position, EventID: f.eventID, Reason: reason})
 }
 
-// client returns the reference to a client, with the name it has now.
+// client returns a reference to a client, with its current name.
 func (f *fold) client(id string) Party {
 	p := Party{ID: id}
 	if c := f.Clients.Get(id); c != nil {
@@ -27,7 +26,7 @@ func (f *fold) client(id string) Party {
 	return p
 }
 
-// contractor returns the reference to a contractor, with the name it has now.
+// contractor returns a reference to a contractor, with its current name.
 func (f *fold) contractor(id string) Party {
 	p := Party{ID: id}
 	if c := f.Contractors.Get(id); c != nil {
@@ -36,8 +35,8 @@ func (f *fold) contractor(id string) Party {
 	return p
 }
 
-// rename shows a party's new name in every row that refers to it; rel is byClient
-// or byContractor.
+// rename writes a party's new name into every row that refers to it. rel is byClient or
+// byContractor.
 func rename(f *fold, rel relation, id, name string) {
 	field := "client"
 	if rel == byContractor {

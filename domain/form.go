@@ -59,8 +59,8 @@ func (f Form) Description() string {
 	return "a value"
 }
 
-// CanonicalText checks a text of this form. Date-times become UTC with three
-// decimals, all others stay as they are.
+// CanonicalText checks a text and returns its canonical form. Date-times become UTC with three
+// decimals; other texts stay as they are.
 func (f Form) CanonicalText(text string) (canonical string, ok bool) {
 	switch f {
 	case FormID:
@@ -80,7 +80,7 @@ func (f Form) CanonicalText(text string) (canonical string, ok bool) {
 			return "", false
 		}
 		return FormatTime(t), true
-	default: // values of the other forms have types of their own, or a list
+	default: // the other forms have their own Go types, or a list of values
 		return "", false
 	}
 }

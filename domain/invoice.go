@@ -45,7 +45,7 @@ type IssuedInvoice struct {
 	IsSupplemental           bool
 }
 
-// CreditNote is what a credit note has besides an invoice's fields.
+// CreditNote holds the fields that only a credit note has.
 type CreditNote struct {
 	Kind            string
 	Amount          Money
@@ -235,8 +235,8 @@ func (r *Invoice) setNetDue() {
 	}
 }
 
-// invoice returns the invoice that an entry is about; nil, and the anomaly noted,
-// where it does not exist.
+// invoice returns the invoice that an entry refers to. If it does not exist, invoice records an
+// anomaly and returns nil.
 func (f *fold) invoice(id string) *Invoice {
 	r := f.Invoices.Get(id)
 	if r == nil {

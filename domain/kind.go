@@ -6,15 +6,15 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
-// references are the five ids that every type of entry accepts, whether or not
-// its row lists them. The data of every type embeds them.
+// references holds the five ids that every entry type accepts, whether or not its catalogue row
+// lists them. The data struct of every type embeds it.
 type references struct {
 	InvoiceID, InvoiceNumber, ClientID, ContractorID, Period string
 }
 
 func (r *references) refs() *references { return r }
 
-// referenceFields are the references in the order of the contract.
+// referenceFields lists the fields of references in the order of the contract.
 var referenceFields = [...]struct {
 	name string
 	form Form
@@ -27,60 +27,59 @@ var referenceFields = [...]struct {
 	{"period", FormPeriod, func(r *references) *string { return &r.Period }},
 }
 
-// data is a pointer to the data of one type of entry.
+// data is a pointer to an entry type's data struct.
 type data[D any] interface {
 	*D
 	refs() *references
 }
 
-// entryType is one row of the catalogue (docs/contract/log.md, "Catalogue"):
-// everything that is particular to one type of entry. D is its data, with absent
-// fields zero.
+// entryType is one row of the catalogue (docs/contract/log.md, "Catalogue"): everything specific to
+// one entry type. D is its data struct; absent fields are zero.
 type entryType[D any] struct {
 	typeHead
-	fields []jsonform.Field[D] // those that the catalogue lists, in its order; the first is the id of the object
+	fields []jsonform.Field[D] // the fields that the catalogue lists, in its order; the first is the object's id
 
-	// effect changes the rows of a State. It may read and change the rows that
-	// needs names by their ids, and change the rows that mass names by what they
-	// refer to. needs and mass may be nil.
+	// effect changes the rows of a State. It may read and change the rows whose ids needs adds. It
+	// may also change, by changeAll, the rows that refer to an object that mass adds. needs and
+	// mass may be nil.
 	effect func(*fold, *D)
 	needs  func(*Needs, *D)
 	mass   func(*MassEffects, *D)
 
-	// payOnly reports whether the row that an entry makes is only for readers who may
-	// see pay. Nil: it never is. The Part of a field says the same of the field.
+	// payOnly reports whether only readers with pay:read may see the row that an entry makes; nil:
+	// never. The Part of a field restricts that field in the same way.
 	payOnly func(*D) bool
 
-	table jsonform.Fields[D] // fields, then the references that they lack
+	table jsonform.Fields[D] // fields, followed by the references that are not among them
 	refs  func(*D) *references
 }
 
-// typeHead is what entries of one type have in common.
+// typeHead is the part of an entry type that does not depend on its data struct.
 type typeHead struct {
 	name   string
 	object string   // object_type of the public form
 	public bool     // whether the feed and webhooks show entries of this type
-	pay    bool     // whether they are about what contractors are paid, and nothing else
-	when   string   // of public types: what has happened when one is sent, for documentation
+	pay    bool     // whether they are only about contractors' pay
+	when   string   // public types only: what the event reports, for documentation
 	always []string // the references that every entry of the type has; set by define
 }
 
-// kind is a row of the catalogue for code that works with every type of entry.
+// kind is a row of the catalogue without the type parameter, for code that handles every entry
+// type.
 type kind interface {
 	head() *typeHead
-	// read decodes the data of an entry. Faults of form are added to errs; the
-	// error is about invalid JSON alone. Where there is neither, the content is
-	// that of the entry.
+	// read decodes an entry's data. It adds faulty fields to errs; the error is only for invalid
+	// JSON. The content is usable only if there are neither.
 	read(text string, errs *jsonform.FieldErrors) (content, error)
 	descriptions() []jsonform.FieldDescription
 }
 
-// content is the data of one entry, together with the row of its type.
+// content is the decoded data of one entry, together with its entry type.
 type content interface {
 	appendData(b []byte) []byte       // in canonical form
 	appendPublicData(b []byte) []byte // the data object of the public form
-	// checkExact adds a fault for each whole number that is not exact in readers that take
-	// numbers for floating-point ones. Only new entries are checked.
+	// checkExact adds a fault for each whole number that readers who use floating point would
+	// round. It is called only for new entries.
 	checkExact(errs *jsonform.FieldErrors)
 	addNeeds(n *Needs)
 	apply(f *fold)
@@ -100,7 +99,7 @@ func define[D any, P data[D]](t entryType[D]) kind {
 	return &t
 }
 
-// missingReferences are the references that a type does not list.
+// missingReferences returns the references that a type does not list.
 func missingReferences[D any](listed []jsonform.Field[D], refs func(*D) *references) (missing []jsonform.Field[D]) {
 	for _, ref := range referenceFields {
 		is := func(f jsonform.Field[D]) bool { return f.Name == ref.name }
@@ -120,14 +119,14 @@ func (t *entryType[D]) read(text string, errs *jsonform.FieldErrors) (content, e
 
 func (t *entryType[D]) descriptions() []jsonform.FieldDescription { return t.table.Describe() }
 
-// contentOf is the content of an entry of one type.
+// contentOf implements content for one entry type.
 type contentOf[D any] struct {
 	typ  *entryType[D]
 	data D
 }
 
-// MaxInteger is the largest whole number that an entry may give: up to it, all are exact as
-// floating-point numbers, which many readers of JSON make of them.
+// MaxInteger is the largest whole number allowed in an entry. Many JSON readers use floating point,
+// in which all whole numbers up to this one are exact.
 const MaxInteger = 1<<53 - 1
 
 func (c *contentOf[D]) checkExact(errs *jsonform.FieldErrors) {
@@ -156,9 +155,8 @@ func (c *contentOf[D]) payOnly() bool {
 	return c.typ.pay || c.typ.payOnly != nil && c.typ.payOnly(&c.data)
 }
 
-// appendPublicData appends what the entry is about and the references it gives
-// (docs/contract/log.md, "What the feed and webhooks show"). It reads nothing
-// else of an entry.
+// appendPublicData appends the entry's object and references (docs/contract/log.md, "What the feed
+// and webhooks show"). It uses nothing else of the entry.
 func (c *contentOf[D]) appendPublicData(b []byte) []byte {
 	b = jsonform.AppendString(append(b, `{"object_type":`...), c.typ.object)
 	b = jsonform.AppendString(append(b, `,"object_id":`...), *c.typ.fields[0].At(&c.data).(*string))
@@ -176,7 +174,7 @@ func (c *contentOf[D]) appendPublicData(b []byte) []byte {
 // a store can load them before the fold.
 type Needs struct {
 	Invoices, Charges, TimeEntries, Payments Set
-	Clients, Contractors                     Set // their rows, for names
+	Clients, Contractors                     Set // for the names in rows
 	Credits                                  Set // by client id
 	CreditMoves                              Set // by CreditMoveKey
 	Periods                                  Set // the closures of these periods
@@ -185,21 +183,20 @@ type Needs struct {
 	MassEffects
 }
 
-// MassEffects names the rows that entries may change without naming them:
-// those that refer to an object that the entry is about. There can be any number
-// of them.
+// MassEffects describes the rows that entries may change without naming their ids: all rows that
+// refer to an object that the entry is about. There may be any number of them.
 type MassEffects struct {
 	LinesOf    Set // the time entries and charges of these invoices
 	InvoicesIn Set // the invoices of these periods
-	// The parties that were recorded, with their new names. Where Renamed says
-	// so, every invoice, charge, time entry and payment of the party.
+	// Recorded parties with their new names. If Renamed reports true, this means every invoice,
+	// charge, time entry and payment of the party.
 	ClientNames, ContractorNames names
 }
 
 // Set is a set of ids.
 type Set map[string]struct{}
 
-// add adds an id; no id adds nothing.
+// add adds an id unless it is empty.
 func (s *Set) add(id string) {
 	if id == "" {
 		return
@@ -210,7 +207,7 @@ func (s *Set) add(id string) {
 	(*s)[id] = struct{}{}
 }
 
-// List returns the ids, in no order.
+// List returns the ids in no particular order.
 func (s Set) List() []string {
 	list := make([]string, 0, len(s))
 	for id := range s {
@@ -219,11 +216,11 @@ func (s Set) List() []string {
 	return list
 }
 
-// names are the new names of parties, by id.
+// names maps the ids of parties to their new names.
 type names map[string]string
 
-// severalNames stands for the name of a party that a segment records under more
-// than one. No text of an entry equals it, so Renamed is true for it.
+// severalNames stands for the name of a party that a segment records under several names. No
+// entry's text equals it, so Renamed reports true for it.
 const severalNames = "\x00"
 
 func (n *names) add(id, name string) {
@@ -240,30 +237,30 @@ func (n *names) add(id, name string) {
 // it. stored is the name in the party's stored row; empty when there is none.
 func Renamed(recorded, stored string) bool { return recorded != stored }
 
-// Add adds what an entry needs. An entry that cannot be read needs nothing.
+// Add adds the rows that an entry needs. An unreadable entry needs none.
 func (n *Needs) Add(e *Entry) {
 	if c := e.read(); c != nil {
 		c.addNeeds(n)
 	}
 }
 
-// parties adds the rows that the names of an entry's parties come from.
+// parties adds the client and contractor rows that provide the names for an entry's references.
 func (n *Needs) parties(r *references) {
 	n.Clients.add(r.ClientID)
 	n.Contractors.add(r.ContractorID)
 }
 
-// GivenField is a field that an entry gives.
+// GivenField is a field that an entry contains.
 type GivenField struct {
 	jsonform.FieldDescription
 
 	JSON string // its value
 }
 
-// Given returns the fields that the entry gives, in the order of the catalogue. Those of
-// the parts Pay and Margin are only for readers who may see them; payOnly says that
-// nothing of the entry is for readers who may not see pay. An entry that this version
-// cannot read gives nothing.
+// Given returns the fields that the entry contains, in the order of the catalogue. Show those of
+// the parts Pay and Margin only to readers with the permission. If payOnly is true, show nothing of
+// the entry to readers without pay:read. For an entry that this version cannot read, both results
+// are zero.
 func (e *Entry) Given() (fields []GivenField, payOnly bool) {
 	c := e.read()
 	if c == nil {

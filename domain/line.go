@@ -2,7 +2,7 @@ package domain
 
 // Time entries and charges are the lines of an invoice.
 
-// The states that lines have and invoices have not.
+// States that only lines have.
 const (
 	lineInReview = "in_review"
 	lineApproved = "approved"
@@ -14,7 +14,7 @@ func LineStatuses() []string {
 	return []string{lineInReview, lineApproved, lineDeclined, statusSent, statusPaid}
 }
 
-// The fields of a line that the documents of its invoice change.
+// Line fields that change with the invoice's documents.
 const (
 	lineStatus       = "status"
 	lineIssuedNumber = "issued_invoice_number"

@@ -7,15 +7,15 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
-// change is what an entry does to every row of a resource that refers to an
-// object, however many there are: a rename, for one, changes every row of a
-// client. It is data, so that a State does it to the rows that it holds and a
-// store to the rows that it does not load (MassChange).
+// change is an update of every row of a resource that refers to an object, however many there are.
+// A rename, for example, changes every row of a client. It is data, so that a State can apply it to
+// the rows that it holds and a store to the rows that it does not load (MassChange).
 //
-// One entry changes a row once: of several changes, the first that applies to it.
+// An entry changes each row at most once: if several changes match a row, only the first one
+// applies.
 type change struct {
-	of    []reference // a row has all of these; it is found by the first
-	where []choice    // and one value of each of these
+	of    []reference // a row must have all of these; the first is used to find it
+	where []choice    // and one of the values of each of these
 	set   []value
 }
 
@@ -25,13 +25,13 @@ type reference struct {
 	id  string
 }
 
-// choice is a field and the values that it may have.
+// choice is a field and the values that match.
 type choice struct {
 	field  string
 	values []any // as in value
 }
 
-// value is a field and a value of it: a string ("" is null), a bool or a Party.
+// value is a field and its value: a string ("" is null), a bool or a Party.
 type value struct {
 	field string
 	to    any
@@ -71,8 +71,8 @@ func assign(at, v any) {
 	}
 }
 
-// changeAll makes a change to the rows that the State holds, and notes it where
-// the rest of them are in a store.
+// changeAll applies a change to the rows that the State holds. If NoteMass is set, it also records
+// the change for the rows that are only in a store.
 func changeAll[R any, P rowOf[R]](f *fold, t *Table[R, P], c change) {
 	for i := range c.of {
 		if c.of[i].id == "" {
@@ -107,47 +107,46 @@ func (t *Table[R, P]) includes(c *change, r P) bool {
 	return true
 }
 
-// MassChange is what an entry does to all rows of one resource that refer to an
-// object, in terms of their stored form: a store can do it to rows that it does
-// not load, in any order and in any portions. A row whose position is already
-// that of the entry is left alone.
+// MassChange is an entry's update of all rows of one resource that refer to an object, expressed on
+// their stored form. A store can apply it to rows that it does not load, in any order and in slices
+// of any size. It skips rows whose position is already the entry's.
 type MassChange struct {
 	Resource string // as in the paths of the API
-	Position int64  // of the entry; the rows get it
+	Position int64  // of the entry; the changed rows get it
 
-	References []Reference // a row has all of these; there is at least one
-	Where      []Pieces    // and one of each of these
-	Splices    []Splice    // in the order in which they stand in a part
+	References []Reference // a row must have all of these; there is at least one
+	Where      []Pieces    // and contain one text of each of these
+	Splices    []Splice    // in the order of the fields within a part
 }
 
 // Reference is an id in a column of a stored row.
 type Reference struct{ Column, ID string }
 
-// Pieces are texts of which one occurs in a part of a stored row.
+// Pieces matches rows in which a part contains one of the texts.
 type Pieces struct {
 	Part  jsonform.Part
 	Texts []string
 }
 
-// Splice replaces one field of a part. The text from From up to Until, or to the
-// end of the part where that is empty, becomes Text. From and Until are the names
-// of fields as `,"name":`. Within a string JSON escapes the quotes, so that they
-// occur in the part only as names, and no nested field has a name that is used.
+// Splice replaces one field of a part. Text replaces everything from From up to Until, or to the
+// end of the part if Until is empty. From and Until are field names in the form `,"name":`. JSON
+// escapes quotes in strings, so these texts occur in a part only as names, and no nested field has
+// the same name.
 type Splice struct {
 	Part              jsonform.Part
 	From, Until, Text string
 
-	// Field and Value are the field's name and its text, for a column that has
-	// the same; the value is empty where the field holds no text.
+	// Field and Value are the field's name and text, for a column that repeats the field. Value is
+	// empty if the field holds no text.
 	Field, Value string
 }
 
-// column is the name that stores have for a relation.
+// column returns the name of the column that stores use for a relation.
 func (r relation) column() string {
 	return [relations]string{byClient: "client_id", byContractor: "contractor_id", byInvoice: "invoice_id", byPeriod: "period"}[r]
 }
 
-// updatedAt is the field in which rows show when they were last changed.
+// updatedAt is the field that shows when a row last changed.
 const updatedAt = "updated_at"
 
 func (t *Table[R, P]) massChange(by stamp, c *change) MassChange {
@@ -187,7 +186,7 @@ func (t *Table[R, P]) massChange(by stamp, c *change) MassChange {
 
 func keyOf[R any](f *jsonform.Field[R]) string { return `,"` + f.Name + `":` }
 
-// pieceOf is a field with a value as it stands in a part, after another field.
+// pieceOf returns a field with a value, as written in a part after another field.
 func (t *Table[R, P]) pieceOf(f *jsonform.Field[R], v any) string {
 	var r R
 	assign(f.At(&r), v)

@@ -7,9 +7,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
-// Money is an amount in hundredths of a currency's unit (docs/contract/log.md,
-// "Forms used below"). It is an integer so that sums are exact. The currency is a
-// field of its own.
+// Money is an amount in hundredths of a currency's unit (docs/contract/log.md, "Forms used below").
+// It is an integer so that sums are exact. The currency is a separate field.
 type Money int64
 
 // The number of digits an amount may have.
@@ -18,8 +17,8 @@ const (
 	moneyPlaces    = 2  // after it
 )
 
-// parseMoney reads the form `^\d{1,12}\.\d{2}$`, or with a leading minus sign
-// where signed allows it. It reports false for any other form.
+// parseMoney reads `^\d{1,12}\.\d{2}$`, with an optional minus sign if signed is set. It returns
+// false for any other form.
 func parseMoney(s string, signed bool) (Money, bool) {
 	digits := s
 	if signed && s != "" && s[0] == '-' {
@@ -31,8 +30,8 @@ func parseMoney(s string, signed bool) (Money, bool) {
 	return parseHundredths(s, signed)
 }
 
-// parseHundredths reads digits, a point and two digits, as many as fit into an
-// int64, or the same with a leading minus sign where signed allows it.
+// parseHundredths reads digits, a point and two digits, with an optional minus sign if signed is
+// set. It returns false if the value does not fit into an int64.
 func parseHundredths(s string, signed bool) (Money, bool) {
 	if signed && s != "" && s[0] == '-' {
 		m, ok := parseHundredths(s[1:], false)
@@ -93,7 +92,7 @@ type OptMoney struct {
 	Money
 	Set bool
 
-	asGiven string // the text of an entry, where it differs from the public form: leading zeros, or -0.00
+	asGiven string // the text in the entry, if it differs from the public form: leading zeros, or -0.00
 }
 
 // Given reports whether the amount is present.
@@ -139,8 +138,8 @@ func (o *OptMoney) ScanJSON(s *jsonform.Scanner) error {
 	return o.Money.ScanJSON(s)
 }
 
-// Decimal is a number of at most four decimals, kept in ten-thousandths so that
-// it is exact (docs/contract/log.md, "Forms": hours and number).
+// Decimal is a number with at most four decimals, stored as ten-thousandths so that it is exact
+// (docs/contract/log.md, "Forms": hours and number).
 type Decimal int64
 
 const (
@@ -193,7 +192,7 @@ func (o *OptDecimal) AppendJSON(b []byte) []byte {
 	return o.appendTo(b)
 }
 
-// DecodeJSON takes a number; FormHours allows none below 0.
+// DecodeJSON takes a number; FormHours does not allow negative ones.
 func (o *OptDecimal) DecodeJSON(s *jsonform.Scanner, form jsonform.Form) (bool, error) {
 	text, ok, err := s.NumberOrSkip()
 	if !ok {

@@ -137,8 +137,7 @@ var paymentConfirmedType = define(entryType[paymentConfirmed]{
 	},
 })
 
-// addPayment adds a payment row. It reports false, and notes the anomaly, where
-// the id is there already.
+// addPayment adds a payment row. If the id already exists, it records an anomaly and returns false.
 func (f *fold) addPayment(d *paymentConfirmed, direction string, contractor Party) bool {
 	if f.Payments.Get(d.PaymentID) != nil {
 		f.anomaly(Repeat)

@@ -14,9 +14,8 @@ type PeriodInfo struct {
 	End   string // last day, YYYY-MM-DD
 }
 
-// Period resolves a period key. It reports false for a key of another form, for
-// a week that its year does not have, and for a period that ends after the year
-// 9999.
+// Period resolves a period key. It returns false for a malformed key, for a week that its year does
+// not have, and for a period that ends after the year 9999.
 func Period(key string) (PeriodInfo, bool) {
 	if len(key) < 7 || key[4] != '-' {
 		return PeriodInfo{}, false
@@ -98,7 +97,7 @@ func padYear(year int) string {
 	return s
 }
 
-// digits reads a short string that has only ASCII digits.
+// digits parses a short string of ASCII digits.
 func digits(s string) (int, bool) {
 	v := 0
 	for i := range len(s) {
@@ -110,8 +109,7 @@ func digits(s string) (int, bool) {
 	return v, s != ""
 }
 
-// periodFields are the four fields in which a row shows its period, which at
-// points to.
+// periodFields returns the four fields that show a row's period. at points to the period key.
 func periodFields[R any](at func(*R) *string) []jsonform.Field[R] {
 	derived := func(name, example, doc string, form Form, pick func(PeriodInfo) string) jsonform.Field[R] {
 		return jsonform.Field[R]{Name: name, Form: form, Example: example, Doc: doc, Derive: func(b []byte, r *R) []byte {
@@ -134,7 +132,7 @@ type ClosedPeriod struct {
 	Period, ClientID string
 }
 
-// ClosedPeriodKey is the id of a closed period in a State.
+// ClosedPeriodKey returns the id of a closed period in a State.
 func ClosedPeriodKey(period, clientID string) string { return period + "/" + clientID }
 
 // closed reports whether a period is closed for a client, or for the workspace.

@@ -2,25 +2,24 @@ package domain
 
 import "github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 
-// The parts of a row, in the order in which they are shown: each has the fields
-// that one permission opens. A row is stored in its parts, so that what a key may
-// not see is never read from the database.
+// The parts of a row, in the order in which they are shown. Each has the fields that one permission
+// opens. A row is stored in its parts, so that fields that a key may not see are never read from
+// the database.
 const (
 	Base   jsonform.Part = iota // opened by the endpoint's own permission
 	Pay                         // opened by pay:read
 	Margin                      // opened by margin:read
 )
 
-// Fragments are the stored parts of a row, as JSON. Base lacks the closing brace
-// and the others begin with a comma, so joining the parts that a key may see and
-// a brace gives the row that it sees. The fold reads rows back from them: a row
-// has no other stored form.
+// Fragments are the stored parts of a row, as JSON. Base lacks the closing brace and the others
+// begin with a comma, so the parts that a key may see, joined and followed by a brace, are the row
+// that it sees. The fold reads rows back from their fragments; a row has no other stored form.
 type Fragments struct {
-	Base, Pay, Margin string // Pay and Margin are empty where the resource has no such part
+	Base, Pay, Margin string // Pay and Margin are empty if the resource has no such part
 }
 
-// Row joins the parts into a JSON object; set to empty those that a reader may
-// not see.
+// Row joins the parts into a JSON object. Before the call, empty the parts that the reader may not
+// see.
 func (f Fragments) Row() string { return f.Base + f.Pay + f.Margin + "}" }
 
 func fragments[R any](fields jsonform.Fields[R], r *R) Fragments {
@@ -85,8 +84,8 @@ func (r *Contractor) Fragments() Fragments { return fragments(contractorFields, 
 // Read fills a contractor from its stored parts.
 func (r *Contractor) Read(f Fragments) error { return readFragments(f, contractorFields, r) }
 
-// Fragments returns the stored part of a client's credit, which lacks the history:
-// answers append it as further fields.
+// Fragments returns the stored part of a client's credit without the history, which answers append
+// as further fields.
 func (r *Credit) Fragments() Fragments { return fragments(creditFields, r) }
 
 // Read fills a credit from its stored part.

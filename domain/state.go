@@ -1,8 +1,7 @@
 package domain
 
-// State is the fold of a workspace's log up to Position: all its read rows, or,
-// for a segment, at least those that its Needs name. It belongs to one
-// goroutine.
+// State is the fold of a workspace's log up to Position. It holds all read rows or, for a segment,
+// at least the rows that the segment's Needs list. Only one goroutine may use it.
 type State struct {
 	Position    int64
 	Invoices    Table[Invoice, *Invoice]
@@ -15,18 +14,17 @@ type State struct {
 	CreditMoves Table[CreditMove, *CreditMove]     // by CreditMoveKey
 	Closures    Table[ClosedPeriod, *ClosedPeriod] // by ClosedPeriodKey
 
-	// The rows that have left the lists, each by the id of the row. A charge leaves
-	// the sight of keys with pay:read when it is deleted, that of keys without it
-	// also when it is no longer billed.
+	// Tombstones of the rows that have left the lists, by row id. A charge leaves the lists of keys
+	// with pay:read when it is deleted (RemovedCharges), and the lists of other keys also when it
+	// is no longer billed to the client (RemovedBilledCharges).
 	RemovedTimeEntries, RemovedCharges, RemovedBilledCharges Table[Tombstone, *Tombstone]
 
 	Anomalies []Anomaly // since the last Reset
 
-	// NoteMass makes entries note in Mass what they do to rows that they do not
-	// name: for a State that does not hold all of those rows. Where it is false,
-	// the State must hold them.
+	// NoteMass makes entries record in Mass what they do to rows that they do not name. Set it if
+	// the State does not hold all of those rows.
 	NoteMass bool
-	Mass     []MassChange // since the last Reset, in the order in which they are to be made
+	Mass     []MassChange // since the last Reset; apply them in this order
 }
 
 // NewState returns the fold of an empty log.
@@ -58,7 +56,7 @@ func NewState() *State {
 	return s
 }
 
-// Reset forgets what has changed: a store now has it.
+// Reset clears the record of changes. Call it after a store has saved them.
 func (s *State) Reset() {
 	s.Invoices.Reset()
 	s.Charges.Reset()
@@ -96,8 +94,7 @@ func Reasons() []Reason {
 	return []Reason{UnknownObject, Repeat, Overdrawn, UnknownDocument, WrongKind, WrongCurrency, Unreadable}
 }
 
-// Anomaly is an entry that could not have its effect, or not all of it. It is
-// kept and counted, and never stops the fold.
+// Anomaly is an entry without its full effect. It is kept and counted, and never stops the fold.
 type Anomaly struct {
 	Position int64
 	EventID  string

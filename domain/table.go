@@ -2,10 +2,10 @@ package domain
 
 import "github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 
-// Row is what every read row has besides its fields.
+// Row holds what every read row has besides its fields.
 type Row struct {
 	ID        string
-	Position  int64  // of the last entry that changed the row: its place in lists
+	Position  int64  // of the last entry that changed the row; lists are ordered by it
 	UpdatedAt string // publish time of that entry, in the public form
 
 	stored  bool // loaded from a store, or written to it since
@@ -25,13 +25,13 @@ type rowOf[R any] interface {
 	row() *Row
 }
 
-// stamp is what an entry leaves in every row that it changes.
+// stamp is what an entry writes into every row that it changes.
 type stamp struct {
 	position int64
 	at       string // publish time, in the public form
 }
 
-// relation is one way in which rows refer to other objects.
+// relation is a kind of reference from rows to other objects.
 type relation int
 
 const (
@@ -39,19 +39,18 @@ const (
 	byContractor
 	byInvoice
 	byPeriod
-	relations // how many there are
+	relations // the number of relations
 )
 
-// Table holds the rows of one resource in a State: all rows of a workspace, or
-// those that the entries of a segment need.
+// Table holds the rows of one resource in a State: all rows of a workspace, or those that the
+// entries of a segment need.
 type Table[R any, P rowOf[R]] struct {
 	rows    map[string]P
-	keys    [relations]func(P) string // the id a row refers to; nil where the resource lacks the relation
-	related [relations]map[string][]P // rows by that id; also rows that referred to it once, see each
+	keys    [relations]func(P) string // the id a row refers to; nil if the resource lacks the relation
+	related [relations]map[string][]P // rows by that id; may include rows that no longer refer to it, see each
 	touched []P
 
-	// Of the resources whose rows a change may reach: the name, and the fields of
-	// a row.
+	// The name and the row fields, only of resources whose rows a change may reach.
 	resource string
 	fields   jsonform.Fields[R]
 
@@ -61,7 +60,7 @@ type Table[R any, P rowOf[R]] struct {
 // Get returns a row, or nil.
 func (t *Table[R, P]) Get(id string) P { return t.rows[id] }
 
-// All calls each with every row, in no order.
+// All calls each with every row, in no particular order.
 func (t *Table[R, P]) All(each func(P)) {
 	for _, r := range t.rows {
 		each(r)
@@ -71,7 +70,8 @@ func (t *Table[R, P]) All(each func(P)) {
 // Len returns the number of rows.
 func (t *Table[R, P]) Len() int { return len(t.rows) }
 
-// Load adds a row from a store. A row that the table has already stays as it is.
+// Load adds a row from a store. If the table already has a row with this id, that row stays as it
+// is.
 func (t *Table[R, P]) Load(r P) {
 	if t.rows[r.row().ID] != nil {
 		return
@@ -103,7 +103,7 @@ func (t *Table[R, P]) link(rel relation, r P) {
 	t.related[rel][key] = append(t.related[rel][key], r)
 }
 
-// write makes or changes the row with this id and marks it changed.
+// write creates or changes the row with this id and marks it as changed.
 func (t *Table[R, P]) write(by stamp, id string, set func(P)) {
 	r := t.rows[id]
 	if r == nil {
@@ -129,7 +129,7 @@ func (t *Table[R, P]) write(by stamp, id string, set func(P)) {
 	t.touch(by, r)
 }
 
-// touch marks a row changed. A row whose references changed needs write.
+// touch marks a row as changed. If its references change, use write instead.
 func (t *Table[R, P]) touch(by stamp, r P) {
 	row := r.row()
 	row.Position, row.UpdatedAt = by.position, by.at
@@ -149,9 +149,9 @@ func (t *Table[R, P]) remove(r P) {
 	}
 }
 
-// each calls do with the rows that refer to key by rel, each once. It drops from
-// the list those that no longer do, and second mentions of rows that stopped
-// doing so and did it again.
+// each calls do once with every row that refers to key by rel. It also removes from the list the
+// rows that no longer refer to key, and the duplicates of rows that stopped referring to it and
+// started again.
 func (t *Table[R, P]) each(rel relation, key string, do func(P)) {
 	list := t.related[rel][key]
 	kept := list[:0]
@@ -172,8 +172,7 @@ func (t *Table[R, P]) each(rel relation, key string, do func(P)) {
 	}
 }
 
-// Changed returns the rows that were made or changed since the last Reset and
-// are not deleted.
+// Changed returns the rows that were created or changed since the last Reset and are not deleted.
 func (t *Table[R, P]) Changed() []P {
 	live := t.touched[:0]
 	for _, r := range t.touched {
@@ -185,8 +184,8 @@ func (t *Table[R, P]) Changed() []P {
 	return live
 }
 
-// Gone returns the ids of stored rows that were deleted since the last Reset and
-// not made again. A row made again under the same id counts as stored.
+// Gone returns the ids of stored rows that were deleted since the last Reset and not created again.
+// It marks a row that was created again under the same id as stored.
 func (t *Table[R, P]) Gone() []string {
 	var ids []string
 	for _, r := range t.gone {
@@ -199,7 +198,7 @@ func (t *Table[R, P]) Gone() []string {
 	return ids
 }
 
-// Reset forgets which rows have changed: a store now has them.
+// Reset clears the record of changed rows. Call it after a store has saved them.
 func (t *Table[R, P]) Reset() {
 	for _, r := range t.touched {
 		r.row().touched = false

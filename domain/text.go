@@ -5,14 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of the forms (docs/contract/log.md, "Forms used below").
+// Limits of the forms (docs/contract/log.md, "Forms used below").
 const (
 	maxIDLength   = 64
 	maxTextLength = 4096 // characters
 )
 
-// IsID reports whether s has the form of an id, `^[A-Za-z0-9_-]{1,64}$`. No id
-// has a slash, so keys may join ids with one.
+// IsID reports whether s has the form of an id, `^[A-Za-z0-9_-]{1,64}$`. Ids contain no slash, so
+// keys may join ids with one.
 func IsID(s string) bool {
 	if s == "" || len(s) > maxIDLength {
 		return false
@@ -26,8 +26,8 @@ func IsID(s string) bool {
 	return true
 }
 
-// isText reports whether s is 1 to 4,096 characters, with no control characters
-// but newline and tab.
+// isText reports whether s is 1 to 4,096 characters, without control characters other than newline
+// and tab.
 func isText(s string) bool {
 	if s == "" || !utf8.ValidString(s) {
 		return false

@@ -12,20 +12,19 @@ const (
 // decimals (docs/contract/decisions.md, "Responses").
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// FormatTime returns the public form of t, `2026-10-02T09:15:00.120Z`. What is
-// finer than a millisecond is cut off.
+// FormatTime returns the public form of t, `2026-10-02T09:15:00.120Z`. It truncates t to
+// milliseconds.
 func FormatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
 
 // AppendTime appends the public form of t.
 func AppendTime(b []byte, t time.Time) []byte { return t.UTC().AppendFormat(b, timeLayout) }
 
-// ParseTime reads an RFC 3339 date-time with an offset (docs/contract/log.md,
-// "Forms used below"). What is finer than a millisecond is cut off, not rounded;
-// leap seconds are refused. T and Z may be lower-case, as RFC 3339 allows. The
-// result is in UTC.
+// ParseTime reads an RFC 3339 date-time with an offset (docs/contract/log.md, "Forms used below").
+// It truncates the time to milliseconds, without rounding, and rejects leap seconds. T and Z may be
+// lower-case, as RFC 3339 allows. The result is in UTC.
 func ParseTime(s string) (time.Time, bool) {
-	// time.Parse accepts more than RFC 3339 (a comma for the point, hours of one
-	// digit), so the form is read by hand.
+	// time.Parse accepts more than RFC 3339 (a decimal comma, one-digit hours), so the form is
+	// parsed by hand.
 	if len(s) < len("2006-01-02T15:04:05Z") || !isDate(s[:10]) || (s[10] != 'T' && s[10] != 't') || s[13] != ':' || s[16] != ':' {
 		return time.Time{}, false
 	}
@@ -54,9 +53,9 @@ func ParseTime(s string) (time.Time, bool) {
 // PublishTimeDescription says which values ParsePublishTime takes.
 const PublishTimeDescription = "a date-time from 1970 on: RFC 3339 with an offset, such as 2026-10-02T09:15:00.120Z"
 
-// ParsePublishTime is ParseTime for the created_at of an entry. Times before 1970
-// are refused: that is what the zero date of a producer looks like, whose clock or
-// field was never set (docs/contract/log.md, "An entry").
+// ParsePublishTime is ParseTime for the created_at of an entry. It rejects times before 1970: they
+// usually come from a producer whose clock or field was never set (docs/contract/log.md, "An
+// entry").
 func ParsePublishTime(s string) (time.Time, bool) {
 	t, ok := ParseTime(s)
 	return t, ok && IsPublishTime(t)
@@ -67,7 +66,7 @@ func IsPublishTime(t time.Time) bool {
 	return !t.Before(time.Unix(0, 0)) && t.UTC().Year() <= maxYear
 }
 
-// fraction reads an optional ".ddd…" and cuts it to milliseconds.
+// fraction reads an optional ".ddd…" and truncates it to milliseconds.
 func fraction(s string) (ms int, rest string, ok bool) {
 	if s == "" || s[0] != '.' {
 		return 0, s, true

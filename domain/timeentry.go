@@ -200,8 +200,8 @@ func deleteTimeEntry(f *fold, d *timeEntryDeleted) {
 	}
 }
 
-// timeEntry returns the time entry that an entry is about; nil, and the anomaly
-// noted, where it does not exist.
+// timeEntry returns the time entry that an entry refers to. If it does not exist, timeEntry records
+// an anomaly and returns nil.
 func (f *fold) timeEntry(id string) *TimeEntry {
 	r := f.TimeEntries.Get(id)
 	if r == nil {

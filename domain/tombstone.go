@@ -2,16 +2,15 @@ package domain
 
 import "github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 
-// Tombstone stands in a list for a row that has left it
-// (docs/contract/decisions.md, "Responses": rows that leave). Its Row is that of
-// the row, with the position and the time of the entry that took it away.
+// Tombstone stands in a list for a row that has left it (docs/contract/decisions.md, "Responses":
+// rows that leave). Its Row has the row's id, with the position and the time of the entry that
+// removed it.
 type Tombstone struct {
 	Row
 	Removed bool // always true
 
-	// What the row had when it left, by which filters still find it. A key that
-	// no longer sees a row must not learn what it became afterwards, so later
-	// values are not taken over.
+	// The row's values when it left, so that filters still find it. Later values are not copied: a
+	// key that no longer sees a row must not learn what it became afterwards.
 	ClientID, ContractorID, Period, Status string
 }
 
@@ -21,10 +20,10 @@ var tombstoneFields = jsonform.Define([]jsonform.Field[Tombstone]{
 	{Name: "updated_at", Form: FormDateTime, Doc: "When the row left.", Example: `"2026-10-02T09:15:00.120Z"`, At: func(r *Tombstone) any { return &r.UpdatedAt }},
 })
 
-// lastValues are the values of a row that filters ask for.
+// lastValues holds the values of a row that filters use.
 type lastValues struct{ clientID, contractorID, period, status string }
 
-// takeAway notes that the entry takes a row from the sight of readers.
+// takeAway adds the tombstone of a row that the entry removes from what readers see.
 func (f *fold) takeAway(from *Table[Tombstone, *Tombstone], id string, last lastValues) {
 	from.write(f.stamp, id, func(r *Tombstone) {
 		r.Removed = true

@@ -8,13 +8,12 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
-// total is a running sum that is never negative, in the units of what it sums.
-// Each amount fits into an int64, but sums of very many must not stop the fold
-// (docs/contract/log.md, "A fold that never stops"), so a total has 128 bits:
-// enough for all amounts that could ever be appended.
+// total is a running sum that is never negative, in the unit of its summands. Each amount fits into
+// an int64, but the sum of very many must not stop the fold (docs/contract/log.md, "A fold that
+// never stops"). So a total has 128 bits: enough for all amounts that could ever be appended.
 type total struct{ high, low uint64 }
 
-// totalOf makes a total of one value, which is not negative.
+// totalOf returns the total of one value, which must not be negative.
 func totalOf(n int64) total { return total{low: uint64(n)} }
 
 func (t total) isZero() bool { return t == total{} }
@@ -26,7 +25,7 @@ func (t total) plus(o total) total {
 	return total{high, low}
 }
 
-// minus takes o from t. Where o is larger the rest is 0, and short is true.
+// minus subtracts o from t. If o is larger, rest is 0 and short is true.
 func (t total) minus(o total) (rest total, short bool) {
 	low, borrow := bits.Sub64(t.low, o.low, 0)
 	high, under := bits.Sub64(t.high, o.high, borrow)
@@ -36,8 +35,7 @@ func (t total) minus(o total) (rest total, short bool) {
 	return total{high, low}, false
 }
 
-// timesTenPlus shifts in a digit; it reports false when the result has more than
-// 128 bits.
+// timesTenPlus appends a decimal digit. It returns false if the result needs more than 128 bits.
 func (t total) timesTenPlus(digit byte) (total, bool) {
 	over, high := bits.Mul64(t.high, 10)
 	carried, low := bits.Mul64(t.low, 10)
@@ -97,8 +95,8 @@ func totalMoney(m Money) MoneyTotal { return MoneyTotal{totalOf(int64(m))} }
 
 func (t MoneyTotal) plus(m Money) MoneyTotal { return MoneyTotal{t.total.plus(totalOf(int64(m)))} }
 
-// minus takes m from t. What would fall below 0.00 becomes 0.00, and short is
-// true (docs/contract/log.md, "A fold that never stops": overdrawn).
+// minus subtracts m from t. If the result would be below 0.00, rest is 0.00 and short is true
+// (docs/contract/log.md, "A fold that never stops": overdrawn).
 func (t MoneyTotal) minus(m Money) (rest MoneyTotal, short bool) {
 	rest.total, short = t.total.minus(totalOf(int64(m)))
 	return rest, short
@@ -134,7 +132,7 @@ func totalDecimal(d OptDecimal) OptDecimalTotal {
 	return OptDecimalTotal{totalOf(int64(d.Decimal)), d.Set}
 }
 
-// String returns the shortest form, as Decimal's.
+// String returns the shortest form, as Decimal.String does.
 func (t OptDecimalTotal) String() string { return string(t.appendTo(nil)) }
 
 func (t OptDecimalTotal) appendTo(b []byte) []byte {

@@ -5,11 +5,10 @@ import (
 	"sync"
 )
 
-// dirtySet holds the workspaces that may have entries a consumer has not handled,
-// the oldest first. A workspace is in it once. A mark that comes while a worker has
-// the workspace is remembered and puts it back at the end: otherwise an entry that
-// is appended between the worker's read and its commit would wait for the next
-// sweep.
+// dirtySet queues the workspaces that may have entries a consumer has not handled, oldest first. A
+// workspace is in it once. If it is marked while a worker has it, it is queued again when the
+// worker is done: otherwise an entry appended between the worker's read and its commit would wait
+// for the next sweep.
 type dirtySet struct {
 	mu    sync.Mutex
 	known map[string]*dirtyWorkspace
@@ -18,7 +17,7 @@ type dirtySet struct {
 	solo, mass, long lane
 }
 
-// lane is workspaces that wait for the same workers, the longest first.
+// lane holds the workspaces that wait for the same workers, oldest first.
 type lane struct {
 	ready   chan struct{} // holds a token while something waits
 	waiting []*dirtyWorkspace
@@ -31,9 +30,9 @@ const (
 	notAtAll claiming = iota // it has no more entries, as far as is known
 	shared                   // together with others
 	isolated                 // alone, because it is failing
-	solo                     // alone, by the one worker for work that most others must not wait for
+	solo                     // alone, by the solo worker, so that most others do not wait for it
 	mass                     // alone, by one of the workers for mass changes
-	long                     // by one of these in a place for claims that take long
+	long                     // like mass, in a place for claims that take long
 )
 
 type dirtyWorkspace struct {
@@ -48,7 +47,7 @@ func newDirtySet() *dirtySet {
 	return &dirtySet{queue: newLane(), solo: newLane(), mass: newLane(), long: newLane(), known: map[string]*dirtyWorkspace{}}
 }
 
-// laneOf is where a workspace waits.
+// laneOf returns the lane for a way of claiming.
 func (d *dirtySet) laneOf(how claiming) *lane {
 	switch how {
 	case solo:
@@ -62,8 +61,7 @@ func (d *dirtySet) laneOf(how claiming) *lane {
 	}
 }
 
-// mark queues workspaces. A workspace that waits for the solo worker or for a worker of mass
-// changes stays there.
+// mark queues workspaces. A workspace that already waits stays in its lane.
 func (d *dirtySet) mark(ids []string, how claiming) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +80,7 @@ func (d *dirtySet) mark(ids []string, how claiming) {
 	d.signal()
 }
 
-// signal puts the tokens. The caller holds mu.
+// signal puts a token into each lane that is not empty. The caller holds mu.
 func (d *dirtySet) signal() {
 	for _, l := range []*lane{&d.queue, &d.solo, &d.mass, &d.long} {
 		if len(l.waiting) > 0 {
@@ -91,8 +89,8 @@ func (d *dirtySet) signal() {
 	}
 }
 
-// take waits for queued workspaces and takes the oldest, at most most of them, or
-// one that is isolated. It returns none when ctx has ended.
+// take waits for queued workspaces and takes the oldest: up to most of them, or a single isolated
+// one. It returns none when ctx has ended.
 func (d *dirtySet) take(ctx context.Context, most int) (ids []string, how claiming) {
 	for {
 		select {
@@ -127,8 +125,7 @@ func (d *dirtySet) takeNow(most int) (ids []string, how claiming) {
 	return ids, how
 }
 
-// takeOne waits for the next workspace of a worker for solo claims or mass changes; "" when
-// ctx has ended.
+// takeOne waits for the next workspace in the lane for how and takes it; "" when ctx has ended.
 func (d *dirtySet) takeOne(ctx context.Context, how claiming) string {
 	l := d.laneOf(how)
 	for {
@@ -156,14 +153,14 @@ func (d *dirtySet) takeOneNow(l *lane) string {
 	return w.id
 }
 
-// waits reports whether a workspace waits that is claimed so.
+// waits reports whether a workspace waits in the lane for how.
 func (d *dirtySet) waits(how claiming) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.laneOf(how).waiting) > 0
 }
 
-// done ends the taking of workspaces; next says how each is claimed next.
+// done gives back workspaces that a worker took; next says how each is claimed next.
 func (d *dirtySet) done(ids []string, next func(id string) claiming) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,7 +181,7 @@ func (d *dirtySet) done(ids []string, next func(id string) claiming) {
 	d.signal()
 }
 
-// all is a next for done that is the same for every workspace.
+// all returns a next function for done that claims every workspace in the same way.
 func all(how claiming) func(string) claiming {
 	return func(string) claiming { return how }
 }

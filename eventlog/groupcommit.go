@@ -20,7 +20,7 @@ import (
 // pendingAppend is a single append on its way to a shared transaction.
 type pendingAppend struct {
 	draft   domain.Draft
-	traced  string // its span, if it is recorded
+	traced  string // its span; empty: not recorded
 	state   appendState
 	receipt Receipt
 	err     error
@@ -31,27 +31,27 @@ type appendState int
 
 const (
 	settled       appendState = iota // it has its receipt or error
-	leftOut                          // it is still to be made
+	leftOut                          // it still has to be made
 	leftOutAbsent                    // the same, because its workspace does not exist yet
-	leftOutMoving                    // the same, because its workspace is closed for a move, for seconds
+	leftOutMoving                    // the same, because a move has closed its workspace for some seconds
 )
 
 const (
 	// groupCommitTimeout bounds one shared transaction.
 	groupCommitTimeout = 30 * time.Second
-	// groupCommitMax is the most entries of one.
+	// groupCommitMax is the maximum number of entries in one.
 	groupCommitMax = 512
 )
 
-// newBatcher makes a batcher of single appends: while one transaction is under
-// way, the appends that come wait together and share the next one. A lone append
-// pays nothing for it; a busy workspace pays one commit for many entries.
+// newBatcher makes a batcher of single appends: while one transaction is in flight, new appends
+// wait and share the next one. A lone append pays nothing for it; a busy workspace pays one commit
+// for many entries.
 func (l *Log) newBatcher() *batch.Coalescer[*pendingAppend] {
 	return batch.New(batch.Config[*pendingAppend]{Run: l.commitGroup, Timeout: groupCommitTimeout, Max: groupCommitMax})
 }
 
-// appendSingle appends one entry: together with those of other workspaces, or, when
-// its workspace cannot be appended to at once, together with the workspace's own.
+// appendSingle appends one entry, in a transaction shared with other workspaces. If its workspace
+// is not free at once, it shares a transaction only with appends to the same workspace.
 func (l *Log) appendSingle(ctx context.Context, d *domain.Draft) ([]Receipt, error) {
 	p := &pendingAppend{draft: *d, traced: l.recorded(ctx)}
 	if !l.held.has(d.WorkspaceID) {
@@ -69,7 +69,7 @@ func (l *Log) appendSingle(ctx context.Context, d *domain.Draft) ([]Receipt, err
 	return p.result()
 }
 
-// singleError is for an append that its batch did not finish.
+// singleError returns the error of an append that its batch did not finish.
 func singleError(workspaceID string, err error) error {
 	if _, panicked := errors.AsType[*batch.PanicError](err); panicked {
 		err = fmt.Errorf("%w: %w", batch.ErrOutcomeUnknown, err)
@@ -84,8 +84,8 @@ func (p *pendingAppend) result() ([]Receipt, error) {
 	return []Receipt{p.receipt}, nil
 }
 
-// commitGroup appends entries of independent callers, without waiting for a
-// workspace: neither a refused entry nor a workspace that is held affects the others.
+// commitGroup appends entries of independent callers without waiting for a lock: neither a refused
+// entry nor a locked workspace affects the others.
 func (l *Log) commitGroup(ctx context.Context, group []*pendingAppend) {
 	statements := byWorkspace(group)
 	if len(statements) == 1 {
@@ -100,23 +100,22 @@ func (l *Log) commitGroup(ctx context.Context, group []*pendingAppend) {
 	for _, s := range statements {
 		s.fail(err)
 		if !clock && ctx.Err() == nil {
-			// It may be the fault of one workspace, so each is tried alone, by its own
-			// callers. Entries that were committed after all are recognized by their ids.
+			// One workspace may have caused the error, so the callers try each workspace alone. If
+			// entries were committed after all, the log recognizes their ids.
 			s.set(leftOut)
 		}
 	}
 }
 
-// appendStatement is one call of log_append: pending appends of one workspace.
+// appendStatement is one call of log_append: pending appends to one workspace.
 type appendStatement struct {
 	batch   draftBatch
 	ids     map[string]struct{} // of the entries
 	appends []*pendingAppend
 }
 
-// byWorkspace makes one statement a workspace, in the order of their ids. A
-// second entry with the same id goes into a further statement, so that the
-// database judges it as if it came later.
+// byWorkspace makes one statement per workspace, in the order of workspace ids. A second entry with
+// the same id goes into another statement, so that the database treats it as a later append.
 func byWorkspace(group []*pendingAppend) []*appendStatement {
 	var statements []*appendStatement
 	of := make(map[string][]*appendStatement, len(group))
@@ -143,7 +142,7 @@ func byWorkspace(group []*pendingAppend) []*appendStatement {
 	return statements
 }
 
-// commitAlone appends to one workspace, and waits if it is held.
+// commitAlone appends to one workspace, and waits at most wait if it is locked.
 func (l *Log) commitAlone(ctx context.Context, s *appendStatement, wait time.Duration) {
 	result, err := l.runAppend(ctx, l.pool, &s.batch, appendMode{wait: wait})
 	if held, notFree := errors.AsType[*notFreeError](err); notFree {
@@ -158,9 +157,9 @@ func (l *Log) commitAlone(ctx context.Context, s *appendStatement, wait time.Dur
 	l.notify(TopicAppended, s.batch.workspaceID)
 }
 
-// appendTogetherSQL is log_append for several workspaces: one statement, and so
-// one transaction and one round trip. All entries are in the same arrays; each
-// workspace has the elements from low to high. None waits for its workspace.
+// appendTogetherSQL is log_append for several workspaces: one statement, and so one transaction and
+// one round trip. All entries are in the same arrays; each workspace has the elements from low to
+// high. It waits for no lock.
 const (
 	appendTogetherSQL       = appendEach + inOrder
 	appendTogetherTracedSQL = appendEach + traceEach + inOrder
@@ -177,8 +176,8 @@ const (
 	 ORDER BY c.n`
 )
 
-// commitTogether appends to several workspaces in one transaction. On an error
-// none is appended, or the commit's outcome is unknown.
+// commitTogether appends to several workspaces in one transaction. On an error nothing was
+// appended, or the outcome of the commit is unknown.
 func (l *Log) commitTogether(ctx context.Context, statements []*appendStatement) error {
 	var (
 		all        draftBatch
@@ -236,7 +235,7 @@ func (s *appendStatement) fail(err error) {
 	}
 }
 
-// leaveOut says that the appends of the statement are still to be made.
+// leaveOut marks the appends of the statement as still to be made.
 func (s *appendStatement) leaveOut(held *notFreeError) {
 	switch {
 	case held.absent:

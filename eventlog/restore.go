@@ -8,12 +8,12 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// DivergedError says that a workspace does not hold the beginning of what is
-// restored to it. Nothing of the call was restored.
+// DivergedError says that a workspace holds entries other than those being restored to it. The call
+// restored nothing.
 type DivergedError struct {
 	WorkspaceID string
-	Position    int64  // in what is restored
-	ID          string // of the entry there
+	Position    int64  // where the entry to be restored belongs
+	ID          string // of that entry
 }
 
 // Error says what differs.
@@ -22,13 +22,11 @@ func (e *DivergedError) Error() string {
 		e.WorkspaceID, e.Position, e.ID)
 }
 
-// Restore appends entries of an export, which bring their ids and publish times, to
-// workspaces that are empty or hold the entries before and perhaps some of these.
-// Publish times may be ahead of now. first gives, by workspace, the position that the
-// first of its entries must have.
+// Restore appends entries of an export, with their ids and publish times. A workspace must be empty
+// or hold the entries before them, and may hold some of them already. Publish times may be ahead of
+// now. first gives, by workspace, the position that its first entry must have.
 //
-// It does all or, on an error, nothing, and has the errors of Append and a
-// *DivergedError.
+// It restores all entries or, on an error, none. The error is one of Append's or a *DivergedError.
 func (l *Log) Restore(ctx context.Context, first map[string]int64, drafts ...domain.Draft) (receipts []Receipt, err error) {
 	if len(drafts) == 0 {
 		return nil, nil
@@ -58,8 +56,8 @@ func (l *Log) Restore(ctx context.Context, first map[string]int64, drafts ...dom
 	return receipts, nil
 }
 
-// restored checks that the entries of a batch are in the log as they are in the
-// export: one after the other from a position on, with the same publish times.
+// restored checks that the entries of a batch are in the log as they are in the export: one after
+// another from a position on, with the same publish times.
 func (b *draftBatch) restored(first int64, receipts []Receipt) error {
 	for i, id := range b.ids {
 		want := first + int64(i)

@@ -14,15 +14,15 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
-// SearchWindow is how many positions of a log one search looks at. The log has no index
-// of what its entries are about, which every append would pay for, so a search reads
-// events, and a window bounds how long it takes.
+// SearchWindow is how many positions of a log one search looks at. The log has no index of the
+// values in its entries, because every append would pay for it. So a search reads events, and the
+// window bounds how long that takes.
 const SearchWindow = 50_000
 
-// maxSearchHits is the most events of one search.
+// maxSearchHits is the maximum number of events that one search finds.
 const maxSearchHits = 200
 
-// Search asks for the events of a workspace that name something, the newest first.
+// Search asks for the events of a workspace that name something, newest first.
 type Search struct {
 	WorkspaceID string
 
@@ -31,16 +31,16 @@ type Search struct {
 	Text string
 
 	Type   string    // only events of this type; empty: all
-	NoPay  bool      // without the events that need pay:read
+	NoPay  bool      // leave out events that need pay:read
 	Oldest time.Time // only events published then or later
 	Before time.Time // only events published before; zero: all
 
-	// From is the position to begin at, itself included; 0: the newest, or with
-	// Ascending the oldest. Ascending searches towards newer events.
+	// From is the first position to look at; 0: the newest, or the oldest with Ascending. Ascending
+	// searches towards newer events.
 	From      int64
 	Ascending bool
 
-	Window int64 // how many positions it looks at, at most; 0: SearchWindow
+	Window int64 // maximum positions to look at; 0: SearchWindow
 }
 
 // Hit is an event that a search found.
@@ -53,8 +53,8 @@ type Hit struct {
 type Found struct {
 	Hits []Hit // in the order of the search
 
-	// Next is the position from which the search goes on; 0: everything was looked at.
-	// Until is the publish time of what was looked at last.
+	// Next is the position from which the search continues; 0: it has looked at everything. Until
+	// is the publish time of the entry at Next.
 	Next  int64
 	Until time.Time
 }
@@ -68,7 +68,7 @@ func (f *Feed) Search(ctx context.Context, q Search) (*Found, error) {
 		}
 	}
 	if !utf8.ValidString(q.Text) || strings.ContainsRune(q.Text, 0) {
-		return &Found{}, nil // no event holds such a text, and the database takes none
+		return &Found{}, nil // no event holds such a text, and the database accepts none
 	}
 	var first, last int64
 	err := f.pool.QueryRow(ctx, `
@@ -109,7 +109,7 @@ func (f *Feed) Search(ctx context.Context, q Search) (*Found, error) {
 	return found, nil
 }
 
-// window is the part of the positions first to last that a search looks at.
+// window returns the part of the positions first to last that a search looks at.
 func (q *Search) window(first, last int64) (from, to int64) {
 	size := cmp.Or(q.Window, SearchWindow)
 	if q.Ascending {
@@ -123,7 +123,7 @@ func (q *Search) window(first, last int64) (from, to int64) {
 	return max(first, to-size+1), to
 }
 
-// goOn sets where the search goes on that has looked at from to to.
+// goOn sets where the search continues after this window; first and last limit the whole search.
 func (f *Found) goOn(q *Search, from, to, first, last int64) {
 	full := len(f.Hits) == maxSearchHits
 	switch {
@@ -166,7 +166,7 @@ func (f *Feed) hits(ctx context.Context, q *Search, condition string, args ...an
 	return list, nil
 }
 
-// nullTime is nil for the zero time.
+// nullTime returns nil for the zero time.
 func nullTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -11,38 +11,38 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// Trial says what an append of entries would do, and does nothing. It locks nothing, so an append
-// meanwhile may change the answer. It is not safe for concurrent use.
+// Trial finds out what an append would do, without appending. It locks nothing, so a concurrent
+// append may change the answer. It is not safe for concurrent use.
 type Trial struct {
 	log        *Log
 	create     bool
 	workspaces map[string]*tried
 }
 
-// tried is a workspace as the entries before would leave it.
+// tried is a workspace as the entries tried so far would leave it.
 type tried struct {
-	refuses error // every entry; nil: none
+	refuses error // why it refuses every entry; nil: it does not
 	last    time.Time
-	seen    map[[16]byte][16]byte // the content of entries, by id
+	seen    map[[16]byte][16]byte // digests of content, by the digest of the id
 }
 
 // Verdict is what an append would do with an entry.
 type Verdict struct {
 	Refused error // nil: it is not refused
-	Skipped bool  // the workspace has it
+	Skipped bool  // the workspace already has it
 }
 
-// UnknownWorkspace is why an entry of a workspace that does not exist is refused.
+// UnknownWorkspace returns the error of an entry whose workspace does not exist.
 func UnknownWorkspace(workspaceID string) error {
 	return fmt.Errorf("there is no workspace %q", workspaceID)
 }
 
-// NewTrial begins a trial. With create, workspaces that do not exist are made by their entries.
+// NewTrial begins a trial. With create, an entry may create its workspace.
 func (l *Log) NewTrial(create bool) *Trial {
 	return &Trial{log: l, create: create, workspaces: map[string]*tried{}}
 }
 
-// Append tries entries, which come after those of earlier calls.
+// Append tries entries, as if the entries of earlier calls had been appended.
 func (t *Trial) Append(ctx context.Context, drafts ...domain.Draft) ([]Verdict, error) {
 	now, err := t.log.Clock(ctx)
 	if err != nil {
@@ -63,8 +63,8 @@ func (t *Trial) Append(ctx context.Context, drafts ...domain.Draft) ([]Verdict, 
 	return verdicts, nil
 }
 
-// judge follows log_append. there says that the log has an entry of this id, and same that it has
-// the same content.
+// judge decides as log_append does. there says that the log has an entry with this id, and same
+// that its content is the same.
 func (w *tried) judge(d *domain.Draft, now time.Time, there, same bool) Verdict {
 	if w.refuses != nil {
 		return Verdict{Refused: w.refuses}
@@ -103,7 +103,7 @@ func digest(text string) [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// meet reads the workspaces of entries that the trial has not met yet.
+// meet reads the workspaces of entries that are new to the trial.
 func (t *Trial) meet(ctx context.Context, drafts []domain.Draft) error {
 	var ids []string
 	for i := range drafts {
@@ -145,7 +145,8 @@ func (t *Trial) meet(ctx context.Context, drafts []domain.Draft) error {
 	return nil
 }
 
-// held finds the entries whose id the log has, by their index, and whether the content is the same.
+// held finds the drafts whose id the log already has. It returns, by their index, whether the
+// content is the same.
 func (t *Trial) held(ctx context.Context, drafts []domain.Draft) (map[int]bool, error) {
 	var workspaces, ids, types, data []string
 	for i := range drafts {

@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// The roles that others than the owner of the tables have. None can log in; accounts
-// that can are given one.
+// Roles for accounts other than the owner of the tables. None of them can log in; grant one to each
+// account that can.
 const (
 	RoleOwner   = "ledgerfeed_owner"   // migrates
 	RoleService = "ledgerfeed_service" // serves
@@ -28,21 +28,20 @@ var rolesSQL string
 //go:embed grants.sql
 var grantsSQL string
 
-// Grants returns the SQL that makes the roles, for an administrator, and the SQL that
-// gives them their rights, for the owner of the tables. Both work on the database and the
-// schema that they are run in.
+// Grants returns two SQL scripts. An administrator runs roles, which creates the roles. The owner
+// of the tables runs grants, which gives the roles their privileges. Both apply to the database and
+// the schema in which they run.
 func Grants() (roles, grants string) { return rolesSQL, grantsSQL }
 
-// Tables are the tables of the schema, without the partitions of other tables.
+// Tables returns the names of the tables in the schema, without the partitions of other tables.
 func Tables() []string {
 	_, list, _ := strings.Cut(grantsSQL, "\nREVOKE ALL ON\n")
 	list, _, _ = strings.Cut(list, " FROM ")
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
-// Unreadable are the tables of the database at url that its account may not read, which
-// is the case between a migration that adds a table and ApplyGrants. Tables that do not
-// exist are not among them.
+// Unreadable returns the tables that the account in url may not read. There are such tables between
+// a migration that adds one and ApplyGrants. It leaves out tables that do not exist.
 func Unreadable(ctx context.Context, url string) (tables []string, err error) {
 	conn, err := pg.Connect(ctx, url)
 	if err != nil {
@@ -58,7 +57,7 @@ func Unreadable(ctx context.Context, url string) (tables []string, err error) {
 	return tables, nil
 }
 
-// RolesError says that the roles do not exist and that this account cannot make them.
+// RolesError says that the roles do not exist and that this account cannot create them.
 type RolesError struct{ err error }
 
 func (e *RolesError) Error() string {
@@ -69,8 +68,9 @@ func (e *RolesError) Error() string {
 // Unwrap returns the database's error.
 func (e *RolesError) Unwrap() error { return e.err }
 
-// ApplyGrants makes the roles that do not exist, and gives all of them exactly their
-// rights in the database at url, in one transaction. Errors: *RolesError.
+// ApplyGrants creates the missing roles and gives every role exactly its privileges in the database
+// at url, in one transaction. The error is a *RolesError if roles are missing and the account may
+// not create them.
 func ApplyGrants(ctx context.Context, url string) (err error) {
 	conn, err := pg.Connect(ctx, url)
 	if err != nil {

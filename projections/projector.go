@@ -26,7 +26,7 @@ type projector struct {
 	rules    Rules
 	massRows int
 	long     bound
-	changing atomic.Int32 // mass changes under way
+	changing atomic.Int32 // mass changes in flight
 	logger   *slog.Logger
 	tracer   trace.Tracer // nil: no spans
 
@@ -35,7 +35,7 @@ type projector struct {
 	anomalies *prometheus.CounterVec
 }
 
-// newProjector registers its metrics unless the registerer is nil.
+// newProjector registers its metrics unless metrics is nil.
 func newProjector(tables *table.Set, rules Rules, massRows int, long bound, logger *slog.Logger, metrics prometheus.Registerer) (*projector, error) {
 	p := &projector{
 		tables: tables, rules: rules, massRows: massRows, long: long, logger: logger,
@@ -66,8 +66,8 @@ func newProjector(tables *table.Set, rules Rules, massRows int, long bound, logg
 	return p, nil
 }
 
-// stallTimeout ends the handling of a claim that makes no progress, so that its
-// locks are released when the database hangs. A statement takes much less.
+// stallTimeout ends the handling of a claim that makes no progress, so that its locks are released
+// if the database hangs. One statement takes much less time.
 const stallTimeout = 2 * time.Minute
 
 var errStalled = errors.New("no progress for " + stallTimeout.String())
@@ -95,7 +95,7 @@ func (p *projector) handle(msg *message.Message) (err error) {
 	return nil
 }
 
-// trace begins the span of a claim, if there is a tracer; end takes its result.
+// trace starts the span of a claim, if there is a tracer. Call end with the claim's result.
 func (p *projector) trace(ctx context.Context, claim *eventlog.Claim) (spanned context.Context, end func(error)) {
 	if p.tracer == nil {
 		return ctx, func(error) {}
@@ -136,8 +136,7 @@ func (p *projector) project(ctx context.Context, claim *eventlog.Claim, progress
 		if stopped && position <= s.End() {
 			claim.LeaveMass(s.WorkspaceID, position)
 		}
-		// Counted before the commit: when that fails the work is done and counted
-		// twice.
+		// Counted before the commit: if it fails, the work is repeated and counted again.
 		p.entries.Add(float64(len(s.Entries)))
 	}
 	return nil
@@ -156,16 +155,16 @@ func (p *projector) projectMass(ctx context.Context, do *Projection, claim *even
 	return nil
 }
 
-// bound is what a mass change may do before it is one that takes long: some seconds of
-// work. What of it comes first counts: how long rows take depends on the database.
+// bound is how much work a mass change may do before it counts as long: some seconds. The limit
+// that is reached first counts, because the time per row depends on the database.
 type bound struct {
 	rows int
-	time time.Duration // without pauses
+	time time.Duration // excluding pauses
 }
 
-// pauseAfter is how long a mass change pauses after a slice that took so long, of so many
-// changes under way. One leaves the database to others half of the time, and several
-// together are never more than one statement at a time, on the average.
+// pauseAfter returns how long a mass change pauses after a slice that took so long, with underWay
+// changes in flight. A single change leaves the database to others half of the time. Several
+// together run at most one statement at a time, on average.
 func pauseAfter(took time.Duration, underWay int32) time.Duration {
 	return took * time.Duration(max(1, underWay-1))
 }
@@ -195,35 +194,35 @@ func (p *projector) sliced(claim *eventlog.Claim, progress func()) table.SlicedF
 	}
 }
 
-// Projection gives entries their effect on read tables. It holds a bounded number
-// of rows in memory, whatever the entries say.
+// Projection applies entries to read tables. It holds a bounded number of rows in memory, whatever
+// the entries contain.
 type Projection struct {
 	Tables *table.Set
 	Rules  Rules
 
-	// Saved is called with a fold when what has changed in it was written; nil:
-	// nobody looks. A workspace may have several in one Project.
+	// Saved is called with a fold after its changes were written; it may be nil. One Project may
+	// call it several times for a workspace.
 	Saved func(workspaceID string, f *table.Fold) error
 
 	// Sliced is called while ProjectMass works; see table.SlicedFunc.
 	Sliced table.SlicedFunc
 
-	// MassRows is how many rows an entry may reach without naming them before
-	// they are too many to be loaded; default 1000.
+	// MassRows is the most rows that are loaded for an entry that reaches rows without naming them.
+	// Entries that reach more are for ProjectMass. Default 1000.
 	MassRows int
 }
 
 const (
 	defaultMassRows = 1000
 
-	// loadBytes bounds what is loaded at once: entries that need more are folded in
+	// loadBytes is the most bytes that are loaded at once. Entries that need more are folded in
 	// several parts.
 	loadBytes = 8 << 20
 )
 
-// Project gives segments of several workspaces their effect, within tx. It stops in
-// a workspace before an entry that reaches too many rows, which is for ProjectMass,
-// and returns the positions of these entries.
+// Project applies segments of several workspaces, within tx. In each workspace it stops before the
+// first entry that reaches too many rows, which is for ProjectMass. It returns the positions of
+// these entries by workspace.
 func (p *Projection) Project(ctx context.Context, tx pgx.Tx, list []eventlog.Segment) (stops map[string]int64, err error) {
 	stops = map[string]int64{}
 	return stops, p.project(ctx, tx, list, stops)
@@ -249,8 +248,8 @@ func (p *Projection) massRows() int {
 	return defaultMassRows
 }
 
-// inParts projects segments that need too much at once: some workspaces after the
-// others, or the first half of a workspace's entries and then the rest.
+// inParts projects segments that exceed the budget: one half of the workspaces after the other or,
+// if there is only one workspace, one half of its entries after the other.
 func (p *Projection) inParts(ctx context.Context, tx pgx.Tx, list []eventlog.Segment, stops map[string]int64) error {
 	if len(list) > 1 {
 		if err := p.project(ctx, tx, list[:len(list)/2], stops); err != nil {
@@ -274,7 +273,7 @@ func (p *Projection) inParts(ctx context.Context, tx pgx.Tx, list []eventlog.Seg
 	return nil
 }
 
-// fold applies the entries to the rows that are loaded, and writes what changes.
+// fold applies the entries to the loaded rows and writes the changes.
 func (p *Projection) fold(ctx context.Context, tx pgx.Tx, s *segments) error {
 	for _, w := range s.workspaces {
 		for i := range s.entries[w] {
@@ -292,8 +291,8 @@ func (p *Projection) fold(ctx context.Context, tx pgx.Tx, s *segments) error {
 	return nil
 }
 
-// ProjectMass gives one entry its effect, within tx, without loading the rows that
-// it reaches and does not name: the database changes them, a slice after the other.
+// ProjectMass applies one entry, within tx, without loading the rows that it reaches but does not
+// name. The database changes these rows, slice by slice.
 func (p *Projection) ProjectMass(ctx context.Context, tx pgx.Tx, workspaceID string, e *domain.Entry) error {
 	s := newSegments(p.Tables, []eventlog.Segment{{WorkspaceID: workspaceID, Entries: []domain.Entry{*e}}})
 	s.needs[workspaceID].MassEffects = domain.MassEffects{}
@@ -326,8 +325,7 @@ func (p *Projection) tableOf(resource string) (*table.Table, error) {
 	return nil, fmt.Errorf("no read table holds %s", resource)
 }
 
-// segments are the segments of several workspaces, with the rows that each of
-// them needs.
+// segments holds the segments of several workspaces, with the rows that each of them needs.
 type segments struct {
 	tables     *table.Set
 	workspaces []string
@@ -335,16 +333,16 @@ type segments struct {
 	needs      map[string]*domain.Needs
 	folds      map[string]*table.Fold
 
-	most   int // of rows that an entry reaches without naming them
+	most   int // the most rows that an entry may reach without naming them, see Projection.MassRows
 	budget table.Budget
 	large  map[largeSet]struct{}
 }
 
-// largeSet is the rows of a workspace that hold an id in a column, where they are
-// too many to be loaded.
+// largeSet identifies rows that are too many to load: the rows of a workspace with this id in this
+// column.
 type largeSet struct{ workspaceID, column, id string }
 
-// newSegments has no limit to what is loaded, and nothing in large.
+// newSegments sets no limit on what is loaded, and leaves large empty.
 func newSegments(tables *table.Set, list []eventlog.Segment) *segments {
 	s := &segments{
 		tables: tables, entries: map[string][]domain.Entry{}, needs: map[string]*domain.Needs{}, folds: map[string]*table.Fold{},
@@ -364,10 +362,9 @@ func newSegments(tables *table.Set, list []eventlog.Segment) *segments {
 	return s
 }
 
-// load reads the rows that the segments need: first those that entries name or
-// reach through an invoice or a period, in one round trip; then, where a client
-// or contractor got another name, the rows that show the name. It stops where the
-// budget is exceeded.
+// load reads the rows that the segments need. One round trip reads the rows that entries name or
+// reach through an invoice or a period. Another one reads the rows that show a client or contractor
+// whose name changes. It stops when the budget is exceeded.
 func (s *segments) load(ctx context.Context, tx pgx.Tx) error {
 	t := s.tables
 	var b pgx.Batch
@@ -409,7 +406,7 @@ func (s *segments) queue(b *pgx.Batch, from *table.Table, lookup *table.Lookup, 
 	from.QueueLoad(b, lookup, s.folds, &s.budget)
 }
 
-// bounded is a lookup by a column of which any number of rows may hold an id.
+// bounded returns a lookup by a column in which any number of rows may hold the same id.
 func (s *segments) bounded(column string) *table.Lookup {
 	return table.By(column).Bounded(s.most, func(workspaceID string, values []string) {
 		s.large[largeSet{workspaceID, column, values[0]}] = struct{}{}
@@ -462,8 +459,8 @@ func (s *segments) loadRenamed(ctx context.Context, tx pgx.Tx) error {
 	return send(ctx, tx, &b)
 }
 
-// cut takes from each segment the first entry that reaches a large set, and those
-// after it, and notes its position in stops.
+// cut removes from each segment the first entry that reaches a large set and all entries after it.
+// It puts the position of that entry into stops.
 func (s *segments) cut(stops map[string]int64) {
 	for w, entries := range s.entries {
 		if i := s.firstLarge(w, entries); i < len(entries) {
@@ -473,8 +470,8 @@ func (s *segments) cut(stops map[string]int64) {
 	}
 }
 
-// firstLarge is the index of the first entry that reaches a large set; without one,
-// the number of entries.
+// firstLarge returns the index of the first entry that reaches a large set, or len(entries) if
+// there is none.
 func (s *segments) firstLarge(workspaceID string, entries []domain.Entry) int {
 	if len(s.large) == 0 {
 		return len(entries)
@@ -511,10 +508,10 @@ func (s *segments) isLarge(workspaceID, column, id string) bool {
 	return large
 }
 
-// maxPending is how many statements of about a mebibyte are sent at once.
+// maxPending is how many statements of about 1 MiB each are sent at once.
 const maxPending = 4
 
-// save writes what the fold has changed, in one round trip unless it is much.
+// save writes the changes of the folds, in one round trip unless they are large.
 func (s *segments) save(ctx context.Context, tx pgx.Tx) error {
 	var b pgx.Batch
 	large := 0
@@ -548,18 +545,18 @@ func send(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
 	return nil
 }
 
-// RulesVersion is the version of the rules by which this program makes rows:
-// the fold of the domain and the form of the answers. Raise it with every
-// change that makes other rows of the same log. A rebuild then converts existing
-// workspaces, and status tells which of them are not converted yet.
+// RulesVersion is the version of the rules by which this program makes rows: the fold of package
+// domain and the form of the answers. Raise it with every change that makes different rows from the
+// same log. A rebuild then converts existing workspaces, and status shows which ones are not
+// converted yet.
 const RulesVersion = 2
 
-// Rules are how entries become rows.
+// Rules define how entries become rows.
 type Rules struct {
 	Version int
 
-	// Apply folds the next entry of a workspace into its rows. The result must
-	// depend on nothing but the state and the entry.
+	// Apply folds the next entry of a workspace into its rows. The result must depend only on the
+	// state and the entry.
 	Apply func(*domain.State, *domain.Entry)
 }
 

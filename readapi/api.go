@@ -20,14 +20,14 @@ type API struct {
 	mux      *chi.Mux
 	routing  sync.Pool // of *chi.Context
 	answers  *answer.Renderer
-	document []byte          // of /v1/openapi.json
-	pages    map[string]page // that need no key, by path
+	document []byte          // the body of /v1/openapi.json
+	pages    map[string]page // pages that need no key, by path
 	signer   signer
 	keys     keyFinder
 	cursors  *workspaceSealers
 	tags     *tagger
-	source   *source // Config.Pool
-	copy     *source // nil: there is none
+	source   *source // reads Config.Pool
+	copy     *source // reads Config.Copy; nil: there is none
 	places   *wholelist.Places
 	cache    *answerCache
 	waits    *waits
@@ -36,8 +36,8 @@ type API struct {
 
 var _ http.Handler = (*API)(nil)
 
-// New makes an API, for which Run must run. Nothing that New starts outlives a request by
-// more than Config.Timeout. The error says everything that is wrong with cfg.
+// New makes an API. Run must run alongside it. Nothing that the API starts for a request outlives
+// it by more than Config.Timeout. The error lists everything that is wrong with cfg.
 func New(cfg Config) (*API, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -89,8 +89,8 @@ func New(cfg Config) (*API, error) {
 	return a, nil
 }
 
-// mountRoutes mounts the route table on the mux. The numbers are those of
-// docs/contract/decisions.md, "Requests, in the order in which they are checked".
+// mountRoutes mounts the route table on the mux. The numbers refer to docs/contract/decisions.md,
+// "Requests, in the order in which they are checked".
 func (a *API) mountRoutes() {
 	a.mux.Use(
 		check(checkSize),
@@ -102,7 +102,7 @@ func (a *API) mountRoutes() {
 		check(checkKey),      // 4
 		check(checkRate),     // 5
 		check(checkMoved),
-		decodePath, // 6, which is what the mux does next
+		decodePath, // 6: the mux matches the decoded path next
 	)
 	a.mux.NotFound(handler(answerUnknownPath).ServeHTTP)
 	for _, r := range route.Table() {
@@ -119,7 +119,7 @@ func (a *API) mountRoutes() {
 	}
 }
 
-// handlers returns the two functions of an endpoint, answer and version.
+// handlers returns an endpoint's answer and version functions.
 func (a *API) handlers(r route.Route) (handle func(*request) error, version func(*request) (version, error)) {
 	switch r.Kind {
 	case route.Rows:
@@ -187,39 +187,40 @@ func (a *API) route(q *request, w http.ResponseWriter) {
 	a.mux.ServeHTTP(w, q.http.WithContext(q))
 }
 
-// endpoint is a route with what its requests need, made once.
+// endpoint is a route with everything that its requests need, prepared once by New.
 type endpoint struct {
 	route.Route
 
 	// answer writes the answer to a request that passed all checks.
 	answer func(*request) error
 
-	// version returns the version of the answer. Nil: only making the answer tells.
+	// version returns the version of the answer without making the answer. Nil: the version is
+	// known only once the answer is made.
 	version func(*request) (version, error)
 
-	// Indexes of parameters in Params; -1: the endpoint has none of the form.
+	// Indexes into Params; -1 if the endpoint has no such parameter.
 	limit, cursor, since, enum, include int
 
 	filters    []filter
-	statements map[statementKey]string // of Rows, Row and Credit
+	statements map[statementKey]string // for the kinds Rows, Row and Credit
 }
 
-// filter is a parameter that a column must equal.
+// filter is a parameter whose value a column must equal.
 type filter struct {
 	param  int // index in Params
 	column string
 }
 
-// statementKey tells the statements of an endpoint apart.
+// statementKey identifies one of an endpoint's statements.
 type statementKey struct {
 	given   uint // bit i: filter i is used
 	visible visibility
-	removed bool // with the rows that have left
+	removed bool // include rows that have left the list
 }
 
 func newEndpoint(r route.Route) *endpoint {
 	if len(r.Params) > maxParams {
-		panic("readapi: " + r.Path + " has too many parameters") // by the route table, which every test uses
+		panic("readapi: " + r.Path + " has too many parameters") // a mistake in the route table, which every test uses
 	}
 	e := &endpoint{Route: r, limit: -1, cursor: -1, since: -1, enum: -1, include: -1, statements: map[statementKey]string{}}
 	for i := range e.Params {
@@ -256,13 +257,12 @@ func newEndpoint(r route.Route) *endpoint {
 	return e
 }
 
-// cacheable reports whether answers are cached. A cached answer needs a read of the
-// version, so the cache pays only where an answer costs more than that: a single row
-// does not.
+// cacheable reports whether answers are cached. Using a cached answer means reading the version
+// first, so caching pays only if the answer costs more than that. A single row does not.
 func (e *endpoint) cacheable() bool { return e.version != nil && e.Kind != route.Row }
 
-// whole returns the statement that reads the whole list for a key. It is made each time:
-// that costs nothing beside the list.
+// whole returns the statement that reads the whole list for a key. It builds the statement each
+// time, which costs nothing compared with reading the list.
 func (e *endpoint) whole(key statementKey) string { return wholeStatement(e.Resource, e.filters, key) }
 
 // statement returns the statement for a key.

@@ -15,8 +15,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// check makes a middleware of a check: a request that fails it is answered with the
-// check's error and goes no further.
+// check turns a check into middleware. A request that fails gets the check's error as its answer
+// and goes no further.
 func check(passes func(*request) error) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,8 +41,7 @@ func (h handler) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkSize refuses headers that are too large but that the server has still read;
-// see NewServer.
+// checkSize refuses headers above answer.MaxHeaderBytes that the server still read; see NewServer.
 func checkSize(q *request) error {
 	size := len(q.http.Method) + len(q.http.RequestURI) + len(q.http.Host)
 	for name, values := range q.http.Header {
@@ -71,8 +70,8 @@ func checkURL(q *request) error {
 	return nil
 }
 
-// identify looks for the key. Not to find a valid one is no error yet: checkSlowDown
-// and checkKey decide how that is answered.
+// identify authenticates the request's key. A missing or invalid key is not an error yet:
+// checkSlowDown and checkKey decide how to answer it.
 func identify(q *request) error {
 	authenticate := q.api.cfg.Keys.Authenticate
 	if !q.api.cfg.Limiter.Refusals(q.address).OK {
@@ -92,8 +91,8 @@ func identify(q *request) error {
 	return nil
 }
 
-// keyAgain looks at the key once more, of a request that has taken long. A key that is no
-// longer valid is the error of a 401.
+// keyAgain checks the key of a long-running request again. If the key is no longer valid, the error
+// is a 401.
 func (q *request) keyAgain(ctx context.Context) (*access.Key, error) {
 	key, err := q.api.cfg.Keys.Authenticate(ctx, bearerToken(q.http.Header.Values("Authorization")))
 	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
@@ -102,8 +101,9 @@ func (q *request) keyAgain(ctx context.Context) (*access.Key, error) {
 	return key, err
 }
 
-// bearerToken reads the key from the header: one header, the scheme in any case. It
-// is empty if there is none; for another scheme it is a text that is no key.
+// bearerToken reads the key from the Authorization headers. The scheme may be in any case. Without
+// a header the result is empty. With several headers or another scheme it is a text that is not a
+// valid key.
 func bearerToken(headers []string) string {
 	if len(headers) == 0 {
 		return ""
@@ -118,8 +118,8 @@ func bearerToken(headers []string) string {
 	return strings.Trim(key, " ")
 }
 
-// checkSlowDown counts the refused keys of the address. A valid key passes from any
-// address.
+// checkSlowDown counts refused keys by address and refuses an address that sends too many. A valid
+// key passes from any address.
 func checkSlowDown(q *request) error {
 	switch {
 	case q.key != nil:
@@ -150,7 +150,7 @@ func checkRate(q *request) error {
 	return nil
 }
 
-// checkMoved refuses requests about a workspace that another database has.
+// checkMoved refuses requests about a workspace that has moved to another database.
 func checkMoved(q *request) error {
 	if m := q.key.Move; m != nil && m.Away {
 		return answer.Moved(m.To)
@@ -158,9 +158,9 @@ func checkMoved(q *request) error {
 	return nil
 }
 
-// decodePath lets chi route the decoded path, so that two spellings of a path are
-// the same path. An escaped slash is no separator, and a slash at the end makes
-// another path, so such paths are unknown.
+// decodePath lets chi route the decoded path, so that all spellings of a path reach the same
+// endpoint. A path is unknown if it has an escaped slash, which does not separate segments, an
+// empty segment, or a slash at the end.
 func decodePath(next http.Handler) http.Handler {
 	unknown := handler(answerUnknownPath)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -191,7 +191,7 @@ func decodedPath(escaped string) (path string, ok bool) {
 // answerUnknownPath is the mux's NotFound.
 func answerUnknownPath(*request) error { return answer.UnknownPath() }
 
-// enter notes which endpoint a request is for.
+// enter stores the endpoint and the path's variables in the request.
 func (e *endpoint) enter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := requestOf(r)
@@ -237,8 +237,8 @@ func checkParams(q *request) error {
 	return answer.WrongParams(errs)
 }
 
-// checkCursor is what is wrong with the request's cursor beside its form; nil: nothing, or there
-// is none.
+// checkCursor returns what is wrong with the request's cursor. It returns nil if the cursor is
+// valid or missing, or if faults already has it.
 func checkCursor(q *request, faults []answer.ParamError) *answer.Error {
 	if q.params.get(q.endpoint.cursor) == "" || slices.ContainsFunc(faults, func(e answer.ParamError) bool { return e.Field == "cursor" }) {
 		return nil

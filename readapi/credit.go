@@ -9,7 +9,7 @@ import (
 
 // answerCredit answers with a client's credit and a page of its history.
 func answerCredit(q *request) error {
-	if !domain.IsID(q.pathID) { // cannot exist, and may be no text for the database
+	if !domain.IsID(q.pathID) { // cannot exist, and may not be valid text for the database
 		return answer.UnknownID("client")
 	}
 	var at historyPosition
@@ -18,7 +18,7 @@ func answerCredit(q *request) error {
 	}
 	below, newerThan := at.below, at.top
 	if below == 0 {
-		below, newerThan = math.MaxInt64, math.MaxInt64 // the pass begins with the newest
+		below, newerThan = math.MaxInt64, math.MaxInt64 // the pass begins with the newest row
 	}
 	mark, size := at.mark(), q.params.limit(q.endpoint.limit)
 	rows, err := q.query(q.endpoint.statement(statementKey{visible: q.visible}), q.key.WorkspaceID, q.pathID, at.floor, below, newerThan, size+1, mark.Position, mark.Chain[:])

@@ -14,8 +14,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
-// problemOf makes a problem of any error. An error that is not known is a fault of
-// the service, and callers do not see its text.
+// problemOf turns any error into a problem. An unknown error becomes an internal error, whose text
+// callers do not see.
 func problemOf(err error) *answer.Error {
 	var p *answer.Error
 	if errors.As(err, &p) {
@@ -34,15 +34,14 @@ func problemOf(err error) *answer.Error {
 	return answer.Internal(err)
 }
 
-// isRefused reports whether an error is that of a key that is not valid.
+// isRefused reports whether an error says that a key is not valid.
 func isRefused(err error) bool { return errors.Is(err, access.ErrRefused) }
 
-// codeCanceled is PostgreSQL's code for a statement that was ended by its timeout, or by
-// an operator.
+// codeCanceled is PostgreSQL's code for a statement that its timeout or an operator cancelled.
 const codeCanceled = "57014"
 
-// isUnavailable reports whether an error means that the database, or time, is what is
-// missing, so that the same request may succeed a little later.
+// isUnavailable reports whether an error means that the database was unavailable or time ran out,
+// so that the same request may succeed a little later.
 func isUnavailable(err error) bool {
 	var (
 		refused  *pgconn.ConnectError
@@ -53,9 +52,9 @@ func isUnavailable(err error) bool {
 	case errors.Is(err, access.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return true
 	case errors.As(err, &database):
-		// The classes of PostgreSQL's Appendix A: connections, resources,
-		// operator's intervention, system errors; and a standby that had to end
-		// the statement.
+		// Error classes from PostgreSQL's Appendix A: connections, insufficient resources, operator
+		// intervention, system errors, and transaction rollback, which a standby reports when it
+		// has to cancel a statement.
 		if len(database.Code) < 2 {
 			return false
 		}
@@ -68,8 +67,8 @@ func isUnavailable(err error) bool {
 	return errors.As(err, &refused) || errors.As(err, &network) || pgconn.SafeToRetry(err) || isBroken(err)
 }
 
-// isBroken reports whether an error is that of a connection that ended, or of a pool
-// that is being closed.
+// isBroken reports whether an error comes from a connection that ended or a pool that is being
+// closed.
 func isBroken(err error) bool {
 	for _, known := range []error{
 		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, puddle.ErrClosedPool,

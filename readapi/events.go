@@ -68,18 +68,18 @@ func answerEvents(q *request) error {
 	return q.answerWith(body.Bytes(), read)
 }
 
-// indexAt is a place in a feed, behind the event of a mark, as a key with a sight of it reads it.
+// indexAt is a place in a feed: after the event at a mark, as keys with one sight see the feed.
 type indexAt struct {
 	workspaceID string
 	sight       eventtree.Sight
 	after       eventlog.Mark
 }
 
-// knownIndexes are the indexes of the events that follow places where pages have ended, so that
-// a follower's next page need not count again.
+// knownIndexes caches the tree index of the event that follows each place where a page ended, so
+// that a follower's next page need not count again.
 type knownIndexes = lru.Cache[indexAt, int64]
 
-// mostKnownIndexes is how many places there are: about as many as there are followers.
+// mostKnownIndexes is how many places are kept: about as many as there are followers.
 const mostKnownIndexes = 20_000
 
 func newKnownIndexes() *knownIndexes {
@@ -87,8 +87,8 @@ func newKnownIndexes() *knownIndexes {
 	return indexes
 }
 
-// findIndex finds which event of the tree that the key sees the first one of a page is, as
-// long as the page has every event of its span.
+// findIndex sets EventIndex to the index of the page's first event in the tree that the key sees. A
+// page filtered by type gets no index, because it leaves out events.
 func findIndex(q *request, query *eventlog.FeedQuery, page *eventlog.FeedPage) error {
 	q.out.EventIndex = answer.NoIndex
 	if query.Type != "" {
@@ -96,7 +96,7 @@ func findIndex(q *request, query *eventlog.FeedQuery, page *eventlog.FeedPage) e
 	}
 	at := indexAt{query.WorkspaceID, sight(q), query.After}
 	index, ok := q.from.indexes.Get(at)
-	if !ok || !query.Since.IsZero() { // a time can begin the page behind the place
+	if !ok || !query.Since.IsZero() { // created_since can begin the page after the cursor
 		if len(page.Events) == 0 {
 			return nil
 		}
@@ -104,11 +104,11 @@ func findIndex(q *request, query *eventlog.FeedQuery, page *eventlog.FeedPage) e
 		if index, ok, err = eventtree.IndexOf(q, q.from.pool, query.WorkspaceID, at.sight, page.Events[0].Position); err != nil {
 			return q.readError(err)
 		}
-		if q.lacks = !ok; q.lacks { // the tree goes on without a new version of the feed
+		if q.lacks = !ok; q.lacks { // the tree catches up later without a new version of the feed
 			return nil
 		}
 	}
-	if at.after = page.Next; at.after.Chain != (eventlog.Mark{}).Chain { // or it does not tell one log from another
+	if at.after = page.Next; at.after.Chain != (eventlog.Mark{}).Chain { // a zero chain cannot tell one log from another
 		q.from.indexes.Add(at, index+int64(len(page.Events)))
 	}
 	if len(page.Events) > 0 {
@@ -129,7 +129,7 @@ func formatSpan(d time.Duration) string {
 // answerEvent answers with one event.
 func answerEvent(q *request) error {
 	label := q.endpoint.Resource.Label()
-	if !domain.IsID(q.pathID) { // cannot exist, and may be no text for the database
+	if !domain.IsID(q.pathID) { // cannot exist, and may not be valid text for the database
 		return answer.UnknownID(label)
 	}
 	event, visible, ok, err := q.from.feed.Event(q, q.key.WorkspaceID, q.pathID, q.oldestKept(), q.visible.pay)

@@ -34,8 +34,8 @@ type keyFinder struct {
 	brand  string // in lower case; every key begins with it, in upper or lower case
 }
 
-// inURL reports whether a URL holds a key: a parameter with a name for one, or
-// anything in the form of a key, however it is encoded.
+// inURL reports whether a URL holds a key: a parameter named like one, or any text in the form of a
+// key, however it is encoded.
 func (f *keyFinder) inURL(uri, query string) bool {
 	for pair := range queryPairs(query) {
 		name := pair.name
@@ -49,7 +49,7 @@ func (f *keyFinder) inURL(uri, query string) bool {
 	return f.inEncoded(uri)
 }
 
-// inEncoded is inText for a text that may be encoded, also more than once.
+// inEncoded is inText for a text that may be encoded, even several times.
 func (f *keyFinder) inEncoded(s string) bool {
 	for range maxUnescapes {
 		if f.inText(s) {
@@ -64,13 +64,12 @@ func (f *keyFinder) inEncoded(s string) bool {
 	return f.inText(s)
 }
 
-// heldKey stands in the request log for a text that held a key.
+// heldKey replaces a text that held a key in the request log.
 const heldKey = "[held an API key]"
 
-// bounded returns a text of the caller's as the request log keeps it: at most limit
-// bytes of valid UTF-8 without control characters, of which a longer one ends with an
-// ellipsis, and nothing of a text that holds a key, or a part of that of the request. The result
-// shares no memory with s.
+// bounded returns a caller's text as the request log keeps it: valid UTF-8 without control
+// characters, cut to at most limit bytes with an ellipsis. A text that holds a key, or part of the
+// request's own key, becomes heldKey. The result shares no memory with s.
 func (f *keyFinder) bounded(s string, limit int, own ownKey) string {
 	const ellipsis = "…"
 	if f.inEncoded(s) || own.in(s) {
@@ -90,8 +89,8 @@ func (f *keyFinder) bounded(s string, limit int, own ownKey) string {
 	}, s))
 }
 
-// inText looks for the brand first, because searching for the form of a key is
-// slower and nearly no text holds the brand.
+// inText reports whether a text holds a key. It looks for the brand first, because searching for
+// the form of a key is slower and hardly any text holds the brand.
 func (f *keyFinder) inText(s string) bool {
 	for i := 0; i+len(f.brand) <= len(s); i++ {
 		if s[i]|0x20 == f.brand[0] && strings.EqualFold(s[i:i+len(f.brand)], f.brand) {
@@ -101,7 +100,7 @@ func (f *keyFinder) inText(s string) bool {
 	return false
 }
 
-// unescapeLoosely decodes what can be decoded and leaves the rest.
+// unescapeLoosely decodes the valid escapes and leaves everything else as it is.
 func unescapeLoosely(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
@@ -143,7 +142,7 @@ type keyInfo struct {
 	RateLimitPerMinute int      `json:"rate_limit_per_minute"`
 }
 
-// answerKeyInfo answers with the key that makes the request.
+// answerKeyInfo answers with information about the request's key.
 func answerKeyInfo(q *request) error {
 	var info keyInfo
 	info.Company.ID, info.Company.Name = q.key.WorkspaceID, q.key.WorkspaceName
@@ -158,7 +157,7 @@ func answerKeyInfo(q *request) error {
 	}
 	q.rows = 1
 	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-	return q.answerWith(body, version{name: "me " + string(body), position: noPosition}) // nothing else says when it changes
+	return q.answerWith(body, version{name: "me " + string(body), position: noPosition}) // the body itself is the only sign of a change
 }
 
 // answerDocument answers with the OpenAPI document.
@@ -166,12 +165,12 @@ func answerDocument(q *request) error {
 	return q.answerWith(q.api.document, version{name: "document", position: noPosition})
 }
 
-// ownKey finds the key of a request in other texts of it, also without its brand, in part, cut into
-// pieces, or encoded. The request log keeps such texts, and every viewer reads it.
-type ownKey struct{ secret string } // the letters and digits behind the prefix, in lower case; empty: there are none
+// ownKey finds a request's key in the request's other texts, even encoded, in part, cut into pieces
+// or without its brand. The request log keeps those texts, and every viewer can read it.
+type ownKey struct{ secret string } // the letters and digits after the prefix, in lower case; empty: there is no key to find
 
-// ownPart is how many characters of the secret in a row a text must not have. What is left of a
-// secret without them is still too long to be guessed.
+// ownPart is how many consecutive characters of the secret count as a leak. A text with fewer
+// leaves the secret too long to guess.
 const ownPart = 16
 
 // newOwnKey reads the key from a request's header.
@@ -184,15 +183,17 @@ func newOwnKey(authorization []string) ownKey {
 	return ownKey{secret}
 }
 
-// mostSearched is how much of a text is searched, in bytes: several times what the request log keeps.
+// mostSearched is how much of a text is searched, in bytes: several times what the request log
+// keeps.
 const mostSearched = 2 << 10
 
-// in reports whether what may be kept of a text holds the key or a part of it.
+// in reports whether the part of a text that may be kept holds the key or a part of it.
 func (k ownKey) in(text string) bool {
 	return k.secret != "" && k.search(text[:min(len(text), mostSearched)], maxUnescapes)
 }
 
-// search looks at the text as it is and at everything that it may be an encoding of.
+// search looks for the key in the text and in everything that the text may decode to, up to depth
+// decodings.
 func (k ownKey) search(text string, depth int) bool {
 	if k.inPlain(text) {
 		return true
@@ -211,7 +212,8 @@ func (k ownKey) search(text string, depth int) bool {
 	return false
 }
 
-// inPlain looks for a part of the secret, whatever stands between its characters.
+// inPlain reports whether a text holds a part of the secret, ignoring everything but letters and
+// digits.
 func (k ownKey) inPlain(text string) bool {
 	text = lettersAndDigits(text)
 	for i := 0; i+ownPart <= len(k.secret) && len(text) >= ownPart; i++ {
@@ -222,7 +224,7 @@ func (k ownKey) inPlain(text string) bool {
 	return false
 }
 
-// lettersAndDigits is what is left of a text without all else, in lower case.
+// lettersAndDigits returns the ASCII letters and digits of a text, in lower case.
 func lettersAndDigits(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -235,14 +237,14 @@ func lettersAndDigits(text string) string {
 	}, text)
 }
 
-// decodings are what the parts of a text may be encodings of: of base64, in either alphabet, which can
-// begin anywhere in a run of its characters, and of hexadecimal digits.
+// decodings returns what parts of a text may decode to, as base64 in either alphabet and as
+// hexadecimal digits. An encoded text can begin anywhere in a run of such characters.
 func decodings(text string) (list []string) {
 	for run := range strings.FieldsFuncSeq(text, func(r rune) bool { return !isBase64(r) }) {
 		run = strings.NewReplacer("-", "+", "_", "/").Replace(run)
 		for begin := 0; begin < 4 && begin+ownPart <= len(run); begin++ {
 			part := run[begin:]
-			if len(part)%4 == 1 { // as much as no text has
+			if len(part)%4 == 1 { // base64 never has this length
 				part = part[:len(part)-1]
 			}
 			if decoded, err := base64.RawStdEncoding.DecodeString(part); err == nil {

@@ -31,13 +31,13 @@ type metrics struct {
 	passedOver *prometheus.CounterVec
 }
 
-// What requests wait for, and how a wait ends, as labels.
+// Label values: what requests wait for, and how a wait ends.
 const (
 	forChange   = "change"   // Prefer: wait
 	forPosition = "position" // Log-Position-At-Least
 
-	endedFound   = "found"   // what was waited for is there
-	endedTimeout = "timeout" // the time is over
+	endedFound   = "found"   // the change or position has come
+	endedTimeout = "timeout" // time ran out
 	endedDrained = "drained" // the process is about to stop
 	endedGone    = "gone"    // the caller has gone
 	endedRefused = "refused" // too many requests wait already

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// How whole lists let pages go first. Each keeps two processors busy, this process's and the
-// database's, and a page that comes meanwhile has to get in between.
+// How whole lists give way to pages. Each list keeps two processors busy, one in this process and
+// one in the database, and a page that arrives meanwhile must get its turn.
 const (
-	// yieldTime is how long a list waits at once for the pages that are being read: about what
-	// a page takes, which leaves a list beside endless pages some 30 MB a second.
+	// yieldTime is the longest that a list waits for the pages being read before it goes on: about
+	// as long as a page takes. Alongside constant pages, a list still gets some 30 MB a second.
 	yieldTime = 2 * time.Millisecond
-	// busyTime is how long after a page others are expected.
+	// busyTime is how long after a page more pages are expected.
 	busyTime = 100 * time.Millisecond
-	// workTime and restTime are how long a list works and rests by turns while pages are
-	// expected. A timer of less than a millisecond takes one.
+	// workTime and restTime are how long a list alternately works and rests while pages are
+	// expected. A timer below a millisecond would take a millisecond.
 	workTime = 500 * time.Microsecond
 	restTime = time.Millisecond
 )
 
-// pace is how fast one whole list is sent beside the pages of shares. It belongs to the
-// list's goroutine. It does not use the injected clock: it measures processors.
+// pace limits how fast one whole list is sent alongside the pages of shares. Only the list's
+// goroutine uses it. It does not use the injected clock, because it is about processors.
 type pace struct {
 	shares *shares
-	rested time.Time // when the list last did nothing
+	rested time.Time // when the list last rested
 }
 
 func newPace(s *shares) *pace { return &pace{s, time.Now()} }
@@ -53,8 +53,8 @@ func (p *pace) yield(ctx context.Context) {
 	p.rested = time.Now()
 }
 
-// pages tells whether pages are being read: idle is closed when none is any more, and nil
-// if none is. last is when one had been read.
+// pages reports on the pages being read. idle is closed when the last of them ends; nil: no pages
+// are being read. last is when a page last ended.
 func (s *shares) pages() (idle <-chan struct{}, last time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,15 +20,14 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// listQuery is what a list's statement is asked.
+// listQuery is the statement and arguments of a request for a list.
 type listQuery struct {
 	key  statementKey
 	args []any
 	from listPosition // where the list begins
 }
 
-// newListQuery makes the query of a request for a list; limit is how many rows are read at
-// most, nil: all.
+// newListQuery makes the query of a request for a list. limit is the most rows to read; nil: all.
 func newListQuery(q *request, limit any) listQuery {
 	e := q.endpoint
 	var at listPosition
@@ -36,10 +35,9 @@ func newListQuery(q *request, limit any) listQuery {
 		at = parseListPosition(q.position())
 	}
 	var since *time.Time
-	// Rows after a position that the list has reached meet the condition, because
-	// publish times rise with the positions. At the start it is looked up each time,
-	// because a time in the future has no position yet; until it has one, the cursor
-	// stays there.
+	// updated_since matters only at the start of the list: publish times rise with positions, so
+	// every later row meets it. At the start its position is looked up each time, because a time in
+	// the future has no position yet. Until it has one, the cursor stays at the start.
 	if q.params.has(e.since) && at.position == 0 {
 		t := q.params.time(e.since)
 		since = &t
@@ -55,7 +53,7 @@ func newListQuery(q *request, limit any) listQuery {
 	return listQuery{key, args, at}
 }
 
-// divergedList is the answer to a cursor of a list of a log that went back.
+// divergedList is the answer to a list's cursor after the log went back.
 func divergedList() error { return diverged("read the list again without a cursor") }
 
 // answerRows answers with a page of a read table.
@@ -124,9 +122,9 @@ const (
 	columnFragments
 )
 
-// errOlderRules says that the rows that have left a list are not complete, because an
-// older version of the program made the workspace's rows. They are being rebuilt, and
-// that adds rows at places that a follower may have passed: it would miss them.
+// errOlderRules says that the rows that have left a list are incomplete, because an older version
+// of the program made the workspace's rows. The rebuild adds such rows at places that a follower
+// may have passed already, so the follower would miss them.
 var errOlderRules = errors.New("the workspace's rows were made by older rules, which do not keep rows that have left the lists")
 
 var errRowForm = errors.New("a row has another form than its statement says")
@@ -134,12 +132,12 @@ var errRowForm = errors.New("a row has another form than its statement says")
 // rowReader reads the result of a statement without copying the rows.
 type rowReader struct {
 	rows    pgx.Rows
-	binary  bool   // whether positions come in binary form
-	release func() // gives the share of the connections back; nil: it has none
+	binary  bool   // positions are in binary form
+	release func() // gives the workspace's connection back; nil: none was taken
 }
 
-// query runs a statement for a page of the request's endpoint, on a connection of the
-// workspace's share.
+// query runs a statement for a page of the request's endpoint, on one of the connections that the
+// workspace may use.
 func (q *request) query(statement string, args ...any) (*rowReader, error) {
 	release, err := q.from.shares.take(q, q.key.WorkspaceID)
 	if err != nil {
@@ -153,7 +151,7 @@ func (q *request) query(statement string, args ...any) (*rowReader, error) {
 	return &rowReader{rows: rows, release: release}, nil
 }
 
-// close gives the connection back. It may be called again.
+// close gives the connection back. It may be called more than once.
 func (r *rowReader) close() {
 	r.rows.Close()
 	if r.release != nil {
@@ -161,12 +159,13 @@ func (r *rowReader) close() {
 	}
 }
 
-// readError says which endpoint could not be read.
+// readError adds to err which endpoint could not be read.
 func (q *request) readError(err error) error {
 	return fmt.Errorf("read %s: %w", q.endpoint.Path, err)
 }
 
-// next reads the next row; its values are valid until the row after it.
+// next reads the next row. Its values are valid until the next call; ok is false after the last
+// row.
 func (r *rowReader) next() (position int64, values [][]byte, ok bool, err error) {
 	if !r.rows.Next() {
 		return 0, nil, false, r.rows.Err()
@@ -193,14 +192,14 @@ func (r *rowReader) int(value []byte) (int64, error) {
 	return n, nil
 }
 
-// version reads the first row: the version of the rows that follow.
+// version reads the first row, which has the version of the rows that follow.
 func (r *rowReader) version() (version, error) {
 	v, _, err := r.versionRow()
 	return v, err
 }
 
-// versionRow reads the first row: the version of the rows that follow, and what
-// versionRow in the statement selects of the log.
+// versionRow reads the first row: the version of the rows that follow, and the value of the
+// function versionRow's log argument.
 func (r *rowReader) versionRow() (v version, log []byte, err error) {
 	visible, values, ok, err := r.next()
 	if err != nil {
@@ -212,15 +211,15 @@ func (r *rowReader) versionRow() (v version, log []byte, err error) {
 	return formatRowsVersion(visible, string(values[columnID])), values[columnFragments], nil
 }
 
-// pageVersion is what the first row of a page says.
+// pageVersion is the content of a page's first row.
 type pageVersion struct {
 	version version
 	visible eventlog.Mark
 	held    bool // the log holds the mark of the request's cursor
-	since   bool // the time from which rows are asked for is not after the visible position
+	since   bool // updated_since is absent or not after the visible position
 }
 
-// pageVersion reads the first row of a statement with pageLog.
+// pageVersion reads the first row of a statement that uses pageLog.
 func (r *rowReader) pageVersion() (v pageVersion, err error) {
 	read, log, err := r.versionRow()
 	if err != nil {
@@ -229,7 +228,7 @@ func (r *rowReader) pageVersion() (v pageVersion, err error) {
 	if string(log) == logOlderRules {
 		return v, errOlderRules
 	}
-	const chain = 2 * len(v.visible.Chain) // in hexadecimal digits; a blank and t or f follow twice
+	const chain = 2 * len(v.visible.Chain) // in hexadecimal digits; then twice a blank and t or f
 	if len(log) != chain+len(" t t") {
 		return v, errRowForm
 	}
@@ -240,7 +239,7 @@ func (r *rowReader) pageVersion() (v pageVersion, err error) {
 	return v, nil
 }
 
-// appendRow puts the fragments of a row together.
+// appendRow joins the fragments of a row and closes it.
 func appendRow(b *bytes.Buffer, fragments [][]byte) {
 	for _, f := range fragments {
 		b.Write(f)
@@ -257,10 +256,10 @@ func appendEnd(b *bytes.Buffer, more bool, cursor string) {
 	b.WriteString(`"}`)
 }
 
-// associatedData is what a cursor is tied to: the workspace, the endpoint with the id
-// in its path, and every other parameter that was given. One that was not adds nothing, so
-// that cursors stay valid when endpoints get more parameters. The key is not part of it:
-// what it could see is in the cursor itself.
+// associatedData returns what a cursor is tied to: the workspace, the endpoint with the id in its
+// path, and every other parameter that was given. A parameter that was not given adds nothing, so
+// cursors stay valid when endpoints get more parameters. The key is not part of it: the cursor
+// itself says what the key could see.
 func (q *request) associatedData() []byte {
 	b := make([]byte, 0, 128)
 	b = appendSized(b, q.key.WorkspaceID)
@@ -275,8 +274,8 @@ func (q *request) associatedData() []byte {
 	return b
 }
 
-// openCursor opens the request's cursor; false: it does not belong to the request. Saw is what
-// the key could see to which it was given.
+// openCursor opens the request's cursor. saw is what the key that got the cursor could see. ok is
+// false if the cursor does not belong to the request.
 func (q *request) openCursor() (saw visibility, position []byte, ok bool) {
 	cursor := q.params.get(q.endpoint.cursor)
 	associated := q.associatedData()
@@ -294,22 +293,22 @@ func (q *request) openCursor() (saw visibility, position []byte, ok bool) {
 	return parseVisibility(opened[0]), opened[1:], true
 }
 
-// position opens the request's cursor, which checkParams found valid. Nil without a
-// cursor.
+// position returns the position in the request's cursor, which checkParams has found valid; nil:
+// there is no cursor.
 func (q *request) position() []byte {
 	_, position, _ := q.openCursor()
 	return position
 }
 
-// cursor seals the position at which the list of the request continues, with what its key could
-// see on the way there.
+// cursor seals the position where the request's list continues, together with what its key could
+// see.
 func (q *request) cursor(position []byte) string {
 	sealed := append([]byte{q.endpoint.shows(q.visible).code()}, position...)
 	return q.api.cursors.of(q.key.WorkspaceID).seal(q.associatedData(), sealed)
 }
 
-// columnsOf are the columns of a resource's table that a key may see. Each holds a
-// fragment of the row's JSON; they are in the order in which they are put together.
+// columnsOf returns the columns of a resource's table that a key may see, as SQL. Each holds a
+// fragment of the row's JSON, in the order in which appendRow joins them.
 func columnsOf(r *route.Resource, visible visibility) string {
 	columns := "base"
 	if visible.pay && r.Has(domain.Pay) {
@@ -321,8 +320,8 @@ func columnsOf(r *route.Resource, visible visibility) string {
 	return columns
 }
 
-// conditionsOf is what the rows that a key may see must meet beside the filters, as
-// SQL that begins with AND.
+// conditionsOf returns the conditions, apart from filters, that select the rows a key may see. It
+// is SQL that begins with AND, or empty.
 func conditionsOf(r *route.Resource, visible visibility) string {
 	var b strings.Builder
 	if r.Shown != "" {
@@ -334,22 +333,22 @@ func conditionsOf(r *route.Resource, visible visibility) string {
 	return b.String()
 }
 
-// versionRow selects the first row of every answer: the workspace's visible position
-// and, as text, the microsecond at which it moved. It is part of the statement that
-// reads the rows, so that both are of one snapshot. columns are those of the rows
-// that follow; log is what the first of them holds instead, as SQL.
+// versionRow returns the SQL of the first row of every answer: the workspace's visible position
+// and, as text, the microsecond at which it moved. It is part of the statement that reads the rows,
+// so both come from one snapshot. columns are the columns of the rows that follow; log is the SQL
+// that stands in place of the first of them.
 func versionRow(columns, log string) string {
 	return `SELECT position, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text AS id, ` + log +
 		strings.Repeat(", NULL::text", strings.Count(columns, ",")) + `
 	  FROM log_checkpoint c WHERE workspace_id = $1 AND consumer = '` + eventlog.ReadModels + `'`
 }
 
-// noLog is for versionRow where nothing of the log is asked for.
+// noLog is versionRow's log argument if nothing about the log is needed.
 const noLog = "NULL::text"
 
-// pageLog is for versionRow what a page has to know of the log, see pageVersion: the
-// bytes of the visible position's mark, whether the log holds the mark of the arguments
-// position and chain, and whether since, if given, is not after the visible position.
+// pageLog returns versionRow's log argument for a page, which pageVersion reads: the bytes of the
+// visible position's mark, whether the log holds the mark given by position and chain, and whether
+// since is absent or not after the visible position.
 func pageLog(position, chain, since string) string {
 	return `concat_ws(' ',
 	         coalesce(` + eventlog.AtPosition(`encode(`+eventlog.ChainStart+`, 'hex')`, "$1", "c.position") + `, repeat('0', 16)),
@@ -357,22 +356,21 @@ func pageLog(position, chain, since string) string {
 	         ` + since + `::timestamptz IS NULL OR coalesce(` + eventlog.AtPosition("e.created_at", "$1", "c.position") + ` >= ` + since + `, false))`
 }
 
-// listArguments is how many arguments of a list's statement come before those of the
-// filters: workspace, position, id, since, limit, and the position and bytes of the
-// cursor's mark.
+// listArguments is how many arguments a list's statement has before those of the filters:
+// workspace, position, id, since, limit, and the position and bytes of the cursor's mark.
 const listArguments = 7
 
-// listStatement reads a page in list order, after a position. Bit i of given says
-// that the filter on column i is used.
+// listStatement returns the statement that reads a page in list order, after a position. If bit i
+// of given is set, filter i is used.
 //
-// The inner LIMIT is a literal so that the plan, which is made once for all values,
-// is one for a few rows; $5 then takes as many as were asked for.
+// The inner LIMIT is a literal, so that the plan, which is made once for all values, expects a few
+// rows; $5 then takes as many as the request asks for.
 func listStatement(r *route.Resource, filters []filter, given uint, visible visibility) string {
 	return rowsStatement(r, filters, statementKey{given: given, visible: visible}, pageLimit())
 }
 
-// wholeStatement reads a list after a position to its end: as listStatement or
-// removedStatement does, but without an inner LIMIT, and $5 is NULL.
+// wholeStatement returns the statement that reads a list from a position to its end. It is
+// listStatement or removedStatement without the inner LIMIT; $5 is NULL.
 func wholeStatement(r *route.Resource, filters []filter, key statementKey) string {
 	if key.removed {
 		return rowsAndRemovedStatement(r, filters, key, "")
@@ -390,15 +388,15 @@ func rowsStatement(r *route.Resource, filters []filter, key statementKey, limit 
 	(SELECT position, id, ` + columns + ` FROM (` + pageOf(r.Table, columns, conditionsOf(r, key.visible)+filterConditions(filters, key.given), limit) + `) page LIMIT $5)`
 }
 
-// logOlderRules stands for pageLog in the version row of removedStatement where not all
-// rows that have left are kept: some rows were made by rules below removedRules.
+// logOlderRules replaces pageLog in the version row of removedStatement if not all rows that have
+// left are kept, because rules below removedRules made some rows.
 const (
 	logOlderRules = "older rules"
 	removedRules  = 2
 )
 
-// removedTable is the table of the rows that have left the sight of a key; empty: none
-// does.
+// removedTable returns the table of the rows that have left the sight of a key; empty: rows never
+// leave.
 func removedTable(r *route.Resource, visible visibility) string {
 	if visible.pay {
 		return r.Removed
@@ -406,8 +404,8 @@ func removedTable(r *route.Resource, visible visibility) string {
 	return r.RemovedWithoutPay
 }
 
-// removedStatement is listStatement with the rows that have left. They are whole in
-// base, so the other columns are empty.
+// removedStatement is listStatement with the rows that have left. The column base holds such a row
+// completely, so the other columns are empty.
 func removedStatement(r *route.Resource, filters []filter, given uint, visible visibility) string {
 	return rowsAndRemovedStatement(r, filters, statementKey{given: given, visible: visible}, pageLimit())
 }
@@ -429,16 +427,16 @@ func rowsAndRemovedStatement(r *route.Resource, filters []filter, key statementK
 	  ORDER BY position, id) page LIMIT $5)`
 }
 
-// pageOf selects the first rows of a page from one table. The page begins at the later
-// one of the cursor's position and that of the first entry published at or after $4.
+// pageOf returns the SQL that selects the first rows of a page from one table. The page begins at
+// the cursor's position or at the first entry published at or after $4, whichever is later.
 func pageOf(table, columns, conditions, limit string) string {
 	return `SELECT position, id, ` + columns + ` FROM ` + table + `
 	  WHERE workspace_id = $1 AND (position, id) > (greatest($2, coalesce(log_position_since($1, $4), 0)), $3)` + conditions +
 		` ORDER BY position, id` + limit
 }
 
-// filterConditions is what rows must meet by the filters that are given, as SQL that
-// begins with AND.
+// filterConditions returns the conditions of the given filters. It is SQL that begins with AND, or
+// empty.
 func filterConditions(filters []filter, given uint) string {
 	var b strings.Builder
 	n := listArguments
@@ -451,8 +449,8 @@ func filterConditions(filters []filter, given uint) string {
 	return b.String()
 }
 
-// rowStatement reads one row by its id. The version row comes whether or not that
-// row exists.
+// rowStatement returns the statement that reads one row by its id. Its version row comes whether or
+// not that row exists.
 func rowStatement(r *route.Resource, visible visibility) string {
 	columns := columnsOf(r, visible)
 	return "(" + versionRow(columns, noLog) + `)
@@ -460,15 +458,15 @@ func rowStatement(r *route.Resource, visible visibility) string {
 	(SELECT position, id, ` + columns + ` FROM ` + r.Table + ` WHERE workspace_id = $1 AND id = $2` + conditionsOf(r, visible) + `)`
 }
 
-// Positions that tell the rows of creditStatement apart.
+// Positions that mark the special rows of creditStatement.
 const (
 	positionCredit = -1
 	positionNewer  = -2
 )
 
-// creditStatement reads a client's credit with a page of its history, newest first.
-// Its rows: the version row; the credit, if there is one; a row if the history goes
-// on after position $5; the history between the positions $3 and $4. $7 and $8 are the
+// creditStatement returns the statement that reads a client's credit with a page of its history,
+// newest first. Its rows: the version row; the credit, if there is one; a row if the history has
+// more rows after position $5; the history between the positions $3 and $4. $7 and $8 are the
 // cursor's mark.
 func creditStatement() string {
 	return "(" + versionRow("base", pageLog("$7", "$8", "NULL")) + `)
@@ -488,8 +486,8 @@ type queryPair struct {
 	decoded     bool // false: it cannot be decoded, and name is as it came
 }
 
-// queryPairs splits a query. Unlike url.ParseQuery it leaves nothing out: what
-// cannot be decoded is reported, and a semicolon is an ordinary character.
+// queryPairs splits a query. Unlike url.ParseQuery it leaves nothing out: it reports pairs that
+// cannot be decoded, and a semicolon is an ordinary character.
 func queryPairs(query string) iter.Seq[queryPair] {
 	return func(yield func(queryPair) bool) {
 		for part := range strings.SplitSeq(query, "&") {
@@ -510,7 +508,7 @@ func queryPairs(query string) iter.Seq[queryPair] {
 	}
 }
 
-// visibility is which permission fields of a row a key sees.
+// visibility says which fields of a row a key sees because of its permissions.
 type visibility struct{ pay, margin bool }
 
 // visibilityOf follows docs/contract/service.md, "Field visibility by permission":
@@ -520,13 +518,13 @@ func visibilityOf(p access.Permissions) visibility {
 	return visibility{pay: pay, margin: pay && p.Has(access.MarginRead)}
 }
 
-// visibilities are all that can occur.
+// visibilities returns all possible visibilities.
 func visibilities() []visibility {
 	return []visibility{{}, {pay: true}, {pay: true, margin: true}}
 }
 
-// shows is the part of a visibility that shows rows or fields at an endpoint. A key that may see
-// payouts sees no more of clients than one that may not.
+// shows returns the part of a visibility that makes a difference at this endpoint. For example,
+// pay:read shows nothing more of clients.
 func (e *endpoint) shows(v visibility) visibility {
 	r := e.Resource
 	switch {
@@ -538,7 +536,7 @@ func (e *endpoint) shows(v visibility) visibility {
 	return visibility{pay: v.pay && (r.Has(domain.Pay) || r.ShownWithoutPay != ""), margin: v.margin && r.Has(domain.Margin)}
 }
 
-// exceeds reports whether a visibility shows anything that another one does not.
+// exceeds reports whether v shows anything that other does not.
 func (v visibility) exceeds(other visibility) bool {
 	return v.pay && !other.pay || v.margin && !other.margin
 }
@@ -549,7 +547,7 @@ const (
 	codeMargin
 )
 
-// code is the visibility in a cursor.
+// code encodes the visibility for a cursor.
 func (v visibility) code() (code byte) {
 	if v.pay {
 		code |= codePay
@@ -560,7 +558,7 @@ func (v visibility) code() (code byte) {
 	return code
 }
 
-// parseVisibility reads what code wrote, which the cursor's proof guarantees.
+// parseVisibility reads what code wrote. The cursor's proof guarantees that it is valid.
 func parseVisibility(code byte) visibility {
 	return visibility{pay: code&codePay != 0, margin: code&codeMargin != 0}
 }

@@ -17,7 +17,7 @@ type page struct {
 	*answer.Page
 }
 
-// newPages makes the pages, by their paths.
+// newPages makes the pages of the documentation, by path.
 func newPages(info openapi.Info, keys *signingkey.Keys, document []byte, answers *answer.Renderer) (map[string]page, error) {
 	const html = "text/html; charset=utf-8"
 	pages := map[string]page{"/": {"/", answer.Redirect("docs")}}
@@ -59,7 +59,7 @@ func newPages(info openapi.Info, keys *signingkey.Keys, document []byte, answers
 	return pages, nil
 }
 
-// answerPages answers requests for a page; others go on.
+// answerPages answers requests for pages of the documentation and passes all others on.
 func answerPages(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := requestOf(r)

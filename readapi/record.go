@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// statusGone stands in the log for failed requests whose caller no longer waited.
+// statusGone is the status that the log shows for failed requests whose caller had gone.
 const statusGone = 499
 
 // record writes a request to the metrics, the request log and the log.
@@ -36,7 +36,7 @@ func (a *API) record(q *request) {
 		record.WorkspaceID, record.KeyID, record.KeyPrefix = q.key.WorkspaceID, q.key.ID, q.key.Prefix
 	} else if errors.As(problem.Cause, &refused) {
 		record.WorkspaceID, record.KeyID = refused.WorkspaceID, refused.KeyID
-		if refused.KeyID != "" { // the prefix of an unknown key is a text of the caller's
+		if refused.KeyID != "" { // the prefix of an unknown key is the caller's own text
 			record.KeyPrefix = refused.Prefix
 		}
 	}
@@ -46,13 +46,13 @@ func (a *API) record(q *request) {
 	if q.form != answer.JSON && q.out.Status == http.StatusOK && record.Method != http.MethodHead {
 		record.Streamed = true
 	}
-	if q.broken { // the status that was sent says nothing of how it ended
+	if q.broken { // the status that was sent does not say how the answer ended
 		record.Status = problem.Status
 	}
 	if q.out.Status >= http.StatusInternalServerError && errors.Is(ctx.Err(), context.Canceled) {
 		record.Status = statusGone
 	}
-	if record.WorkspaceID != "" && record.Refusal == "" { // the others are only counted
+	if record.WorkspaceID != "" && record.Refusal == "" { // all others are only counted
 		a.explain(q, &record)
 	}
 	a.metrics.observe(ctx, &record)
@@ -68,15 +68,15 @@ func (a *API) record(q *request) {
 	a.log(ctx, q, &record, cmp.Or(problem.Cause, q.out.Err))
 }
 
-// explain adds what the console shows of a request that was looked at: from where it
-// came, its path if the route does not say it, and what an error said.
+// explain adds what the console shows about a request that was not refused: its address and user
+// agent, its path if the route does not say it, and the text of an error.
 func (a *API) explain(q *request, record *requestlog.Record) {
 	record.Address = q.address
 	own := newOwnKey(q.http.Header.Values("Authorization"))
 	record.UserAgent = a.keys.bounded(q.http.UserAgent(), requestlog.MaxUserAgent, own)
 	if path := q.http.URL.EscapedPath(); path != record.Route {
 		record.Path = a.keys.bounded(withoutQuery(path), requestlog.MaxPath, own)
-		if own.in(path) { // the part that is cut off may have the rest of it
+		if own.in(path) { // the part that is cut off may hold the rest of the key
 			record.Path = heldKey
 		}
 	}
@@ -96,11 +96,11 @@ func (a *API) explain(q *request, record *requestlog.Record) {
 	}
 }
 
-// queryInPath begins what callers meant as a query and sent as a part of the path, encoded
-// once or more: with values, which the request log does not keep.
+// queryInPath matches the beginning of a query that the caller sent as a part of the path, encoded
+// once or more. A query has values, which the request log does not keep.
 var queryInPath = regexp.MustCompile(`[&;=]|%(?i:(?:25)*(?:3f|26|3b|3d))`)
 
-// withoutQuery cuts off such a part.
+// withoutQuery cuts such a query off a path.
 func withoutQuery(path string) string {
 	if !strings.ContainsAny(path, "%&;=") { // nearly every path
 		return path
@@ -111,10 +111,10 @@ func withoutQuery(path string) string {
 	return path
 }
 
-// paramName is the name of a parameter as the request log keeps it. A name that the
-// endpoint does not have is a text of the caller's. It explains the error if it reads
-// as the name of a parameter: letters, such as pageSize or filter[status]. Ids, numbers
-// and secrets have digits.
+// paramName returns a parameter's name as the request log keeps it. A name that the endpoint does
+// not know is the caller's own text. It explains the error, so it is kept if it looks like a
+// parameter's name: letters, such as pageSize or filter[status]. Ids, numbers and secrets have
+// digits.
 func (q *request) paramName(name string) string {
 	for _, p := range q.endpoint.Params {
 		if p.Name == name {
@@ -135,12 +135,11 @@ func (q *request) paramName(name string) string {
 	return strings.Clone(name)
 }
 
-// maxUnknownParamName is the longest name that is kept, in bytes, of a parameter that
-// the endpoint does not have.
+// maxUnknownParamName is the longest unknown parameter name that is kept, in bytes.
 const maxUnknownParamName = 40
 
-// unknownParamName stands in the log for the names of parameters that an endpoint does not
-// have: they are texts of the caller's, who may have put anything there.
+// unknownParamName replaces the names of unknown parameters in the log, because callers may put
+// anything into them.
 const unknownParamName = "(unknown)"
 
 // wrongParams returns the names of the parameters for which a request was refused.

@@ -23,8 +23,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// request is the context of one request: what the checks have found out about it,
-// and the answer. It belongs to the request's goroutine.
+// request is the state of one request: what the checks have found out about it, and the answer. One
+// goroutine at a time uses it.
 //
 // As a context.Context it ends with the request's timeout or when the caller goes.
 type request struct {
@@ -35,27 +35,26 @@ type request struct {
 	routing *chi.Context
 	out     answer.Writer
 	began   time.Time
-	asOf    time.Time // when what is answered is read: later than began if the request waited
+	asOf    time.Time // when the answer's data is read: later than began if the request waited
 	id      string
 	address netip.Addr
 
 	known   func()               // called when the caller is known
 	key     *access.Key          // nil until a valid one was found
-	refused *access.RefusedError // why there is none
+	refused *access.RefusedError // why there is no valid key
 	visible visibility
 
 	target
 	params parsedParams
 	wait   waiter
-	form   answer.Form // of a list of rows; JSON: a page
+	form   answer.Form // of the answer to a list of rows; JSON: a page
 
 	reading
 	outcome
 }
 
-// within is a request with another context, that of a part of its work. Keep gives what
-// that part has left to the request, whose own context must not change under the code that
-// still uses it.
+// within copies a request and gives the copy another context, for a part of its work. keep copies
+// the results back. The request's own context must not change under the code that still uses it.
 func within(ctx context.Context, q *request) (c *request, keep func()) {
 	c = new(request)
 	*c = *q
@@ -68,29 +67,29 @@ type target struct {
 	page     string          // route of a page that needs no key
 	endpoint *endpoint       // nil until the route was found
 	pathID   string          // the {id} of the path
-	tile     *eventtree.Path // of the tree over the events; nil: none that there could be
+	tile     *eventtree.Path // in the tree of events; nil: the path names no possible tile
 }
 
-// reading is where the answer is read.
+// reading says where the answer is read from, and how new it must be.
 type reading struct {
 	from  *source
-	floor version // what the Copy must have reached
+	floor version // the version that the Copy must have reached
 	moved int64   // the visible position, if the request has waited for it to move
 }
 
-// outcome is what the request log says of an answer.
+// outcome is what the request log records about an answer.
 type outcome struct {
-	rows    int           // of the answer
-	lacks   bool          // something that a later answer to the same has, so that it is not cached
-	broken  bool          // the answer was begun and could not be finished: problem says why
-	problem *answer.Error // what was answered instead; nil: nothing was
+	rows    int           // in the answer
+	lacks   bool          // a later answer will have more, so this one is not cached
+	broken  bool          // the answer was begun but could not be finished: problem says why
+	problem *answer.Error // the error that was answered, or that broke the answer off; nil: none
 }
 
-// requestKey finds the request in a context.
+// requestKey is the context key of the request.
 type requestKey struct{}
 
-// Value also finds the request itself and chi's routing context. A mux that finds one
-// does not make its own, which would be a second copy of the HTTP request.
+// Value also finds the request itself and chi's routing context. A mux that finds a routing context
+// does not make its own, which would copy the HTTP request once more.
 func (q *request) Value(key any) any {
 	switch key {
 	case requestKey{}:
@@ -101,7 +100,7 @@ func (q *request) Value(key any) any {
 	return q.Context.Value(key)
 }
 
-// requestOf returns the request that ServeHTTP made the context of r.
+// requestOf returns the request that ServeHTTP set as r's context.
 func requestOf(r *http.Request) *request {
 	return r.Context().Value(requestKey{}).(*request)
 }
@@ -118,8 +117,8 @@ func (a *API) newRequest(ctx context.Context, w http.ResponseWriter, r *http.Req
 	return q
 }
 
-// requestID takes over the caller's id, or makes one. An id in the form of a key, or with a part of
-// the request's own key, is not taken over, because ids are logged.
+// requestID returns the caller's request id, or makes one. It does not accept an id that looks like
+// a key or holds a part of the request's own key, because ids are logged.
 func (a *API) requestID(given []string, own ownKey) string {
 	if len(given) == 1 && isRequestID(given[0]) && !a.keys.inText(given[0]) && !own.in(given[0]) {
 		return given[0]
@@ -145,13 +144,13 @@ func isRequestID(s string) bool {
 	return true
 }
 
-// countRefusals makes the RateLimit headers say what the address has left of its
-// refused keys, as they do until the key is known.
+// countRefusals makes the RateLimit headers show how many refused keys the address has left, as
+// they do until the key is known.
 func (q *request) countRefusals() {
 	q.out.Policy, q.out.Allowance = answer.PolicyAddress, q.api.cfg.Limiter.Refusals(q.address)
 }
 
-// refuse answers with the problem that an error stands for.
+// refuse answers with the problem for an error.
 func (q *request) refuse(err error) {
 	p := problemOf(err)
 	q.problem = p
@@ -163,8 +162,8 @@ func (q *request) refuse(err error) {
 
 var errPanic = errors.New("panic while answering")
 
-// answerPanic takes what recover returned after everything that is done for a request.
-// A panic is logged with its stack and answered with 500.
+// answerPanic takes the result of recover at the end of a request. It logs a panic with its stack
+// and answers 500. It passes http.ErrAbortHandler on.
 func (q *request) answerPanic(fault any) {
 	if fault == nil {
 		return
@@ -182,8 +181,8 @@ func (q *request) answerPanic(fault any) {
 // maxParams is the most parameters that an endpoint may have.
 const maxParams = 9
 
-// parsedParams are the values of an endpoint's parameters, by their index in its
-// table. Where an index is asked for, -1 is a parameter that the endpoint lacks.
+// parsedParams holds the values of an endpoint's parameters, by their index in Params. Its methods
+// accept the index -1 for a parameter that the endpoint lacks.
 type parsedParams struct {
 	given  uint // bit i: parameter i was given
 	values [maxParams]string
@@ -213,10 +212,9 @@ func (p *parsedParams) limit(i int) int {
 	return route.DefaultLimit
 }
 
-// parse reads a query by an endpoint's parameters. It returns every fault, one for
-// each parameter, in the order of the query (docs/contract/decisions.md, "Requests",
-// 8), except those of cursors, which depend on all other parameters. After
-// answer.MaxParamErrors faults the rest of the query is not looked at.
+// parse reads the parameters of an endpoint from a query. It returns all faults, one for each
+// parameter, in the order of the query (docs/contract/decisions.md, "Requests", 8), except those of
+// cursors, which depend on all other parameters. It stops after answer.MaxParamErrors faults.
 func (p *parsedParams) parse(params []route.Param, query string) []answer.ParamError {
 	var errs []answer.ParamError
 	for pair := range queryPairs(query) {
@@ -265,16 +263,16 @@ func addError(errs []answer.ParamError, field, message string) []answer.ParamErr
 	return append(errs, answer.ParamError{Field: field, Message: message})
 }
 
-// maxPrefer is the longest wait that a request may prefer, in seconds
-// (docs/contract/decisions.md, "Waiting"). A longer one counts as this.
+// maxPrefer is the longest wait that a request may ask for, in seconds (docs/contract/decisions.md,
+// "Waiting"). A longer one is cut to it.
 const maxPrefer = 30
 
-// preferredWait reads wait=N of Prefer (RFC 7240), in seconds; 0: there is none. Only the
-// first counts, and one of another form counts as none, as the RFC demands.
+// preferredWait reads wait=N from Prefer (RFC 7240), in seconds; 0: there is none. Only the first
+// one counts, and a malformed one is ignored, as the RFC demands.
 func preferredWait(headers []string) int {
 	for _, header := range headers {
 		for preference := range strings.SplitSeq(header, ",") {
-			preference, _, _ = strings.Cut(preference, ";") // its parameters
+			preference, _, _ = strings.Cut(preference, ";") // without its parameters
 			name, value, _ := strings.Cut(preference, "=")
 			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
 				continue
@@ -293,11 +291,11 @@ func preferredWait(headers []string) int {
 	return 0
 }
 
-// positionForm is the form of Log-Position-At-Least, for its callers.
+// positionForm tells callers the form of Log-Position-At-Least.
 const positionForm = "must be one position of the log: a whole number from 0 to 9223372036854775807, such as the Log-Position of an answer"
 
-// requiredPosition reads Log-Position-At-Least; false: it has another form, or is given
-// more than once. Without one it is 0, which every answer reaches.
+// requiredPosition reads Log-Position-At-Least; false: it is malformed or given more than once.
+// Without the header the position is 0, which every answer reaches.
 func requiredPosition(headers []string) (int64, bool) {
 	switch len(headers) {
 	case 0:
@@ -322,10 +320,10 @@ func parsePosition(s string) (int64, bool) {
 	return n, err == nil
 }
 
-// clientAddress is the address for which a request counts: the peer's, or, if that is a
-// trusted proxy, the right-most address of X-Forwarded-For that is not
-// (docs/contract/decisions.md, "Requests", 3). The addresses to the left of it are the
-// caller's claim and prove nothing.
+// clientAddress returns the address that a request counts for: the peer's or, if the peer is a
+// trusted proxy, the right-most address in X-Forwarded-For that is not one
+// (docs/contract/decisions.md, "Requests", 3). The caller can make up the addresses to the left of
+// it.
 func clientAddress(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

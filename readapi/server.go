@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// Times that bound what a slow caller can hold.
+// Timeouts that limit what a slow caller can hold.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
@@ -26,15 +26,15 @@ const (
 	idleTimeout       = 2 * time.Minute
 )
 
-// Bounds on what one connection over HTTP/2 can hold.
+// Limits on what one HTTP/2 connection can hold.
 const (
-	maxStreams   = 128      // requests under way
-	readFrame    = 16 << 10 // bytes of one frame, the least that there is
+	maxStreams   = 128      // requests in flight
+	readFrame    = 16 << 10 // bytes of the largest frame; HTTP/2 allows no lower limit
 	receiveSpace = 64 << 10 // bytes of requests' bodies, which nobody reads
 )
 
-// protocols are what a server of an API speaks: HTTP/2 also without TLS, by prior
-// knowledge alone, so that one connection of a proxy carries many requests that wait.
+// protocols returns the protocols of an API's server. They include HTTP/2 without TLS, by prior
+// knowledge only, so that one connection of a proxy carries many waiting requests.
 func protocols() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
@@ -43,10 +43,10 @@ func protocols() *http.Protocols {
 	return p
 }
 
-// NewServer makes the server of an API, with a bound on every time and size that a
-// caller has influence on. It must be served on a listener that API.RewriteErrors
-// wraps. It reads headers of up to four times answer.MaxHeaderBytes, so that the API
-// itself can refuse most that are too large.
+// NewServer makes the server of an API, with a limit on every time and size that a caller can
+// influence. It must serve a listener that API.RewriteErrors has wrapped. It reads headers of up to
+// four times answer.MaxHeaderBytes, so that the API itself can refuse most headers that are too
+// large.
 func NewServer(api *API, logger *slog.Logger) *http.Server {
 	server := &http.Server{
 		Handler:           api,
@@ -70,7 +70,8 @@ func NewServer(api *API, logger *slog.Logger) *http.Server {
 	return server
 }
 
-// stallOf is how long a connection of several answers may take nothing: what a whole list may.
+// stallOf returns how long a connection that carries several answers may take nothing: as long as a
+// whole list may.
 func stallOf(api *API) time.Duration {
 	if api == nil {
 		return 0
@@ -78,11 +79,11 @@ func stallOf(api *API) time.Duration {
 	return api.cfg.WholeLists.Stall
 }
 
-// connectionKey finds a request's connection in its context.
+// connectionKey is the context key of a request's connection.
 type connectionKey struct{}
 
-// ServeFiles prepares a server whose handler calls File, so that a file ends as a whole list does
-// when nothing of it is taken. The server's WriteTimeout must be set.
+// ServeFiles prepares a server whose handlers call File. It breaks off a file, as the API does a
+// whole list, if the reader takes nothing. The server's WriteTimeout must be set.
 func (r *Reader) ServeFiles(server *http.Server) {
 	server.ConnContext = withConnection
 	server.HTTP2 = &http.HTTP2Config{WriteByteTimeout: max(server.WriteTimeout, stallOf(r.api))}
@@ -93,19 +94,19 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// prover is a connection that may be idle for longer once a valid key came over it.
+// prover is a connection that may be idle for longer once it has carried a valid key.
 type prover interface{ Prove() }
 
-// proveConnection says that the key of the request is valid.
+// proveConnection tells the connection that the request's key is valid.
 func (q *request) proveConnection() {
 	if c, ok := connectionOf[prover](q); ok {
 		c.Prove()
 	}
 }
 
-// endWithReset makes the end of a request's connection a reset, or an ordinary end
-// again. In HTTP/1.0 the end of the connection is that of the answer, so an answer that is
-// broken off would be taken for a whole one.
+// endWithReset makes an HTTP/1.0 connection end with a reset, or normally again. In HTTP/1.0 the
+// end of the connection is the end of the answer, so without a reset an answer that was broken off
+// would look complete.
 func endWithReset(q *request, reset bool) {
 	const ordinary = -1
 	if q.http.ProtoAtLeast(1, 1) {
@@ -116,12 +117,12 @@ func endWithReset(q *request, reset bool) {
 		if reset {
 			linger = 0
 		}
-		_ = c.SetLinger(linger) // of a connection that has gone, perhaps
+		_ = c.SetLinger(linger) // fails only if the connection has gone
 	}
 }
 
-// connectionOf finds the request's connection of a kind, which may lie below others, such
-// as one of TLS.
+// connectionOf finds the request's connection of type T, which others may wrap, such as a TLS
+// connection.
 func connectionOf[T any](ctx context.Context) (found T, ok bool) {
 	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
 	for conn != nil {
@@ -137,14 +138,14 @@ func connectionOf[T any](ctx context.Context) (found T, ok bool) {
 	return found, false
 }
 
-// placer is a connection that bounds the requests under way on it whose caller is not
-// known yet; *connlimit.Conn is one.
+// placer is a connection that limits its requests in flight whose caller is not known yet;
+// *connlimit.Conn is one.
 type placer interface {
 	TakePlace() (release func(), ok bool)
 }
 
-// takePlace bounds what callers can have under way before their keys are checked. Over
-// HTTP/1 the bound on connections does that; over HTTP/2 each request counts as one.
+// takePlace limits the requests that callers can have in flight before their keys are checked. Over
+// HTTP/1 the limit on connections does that; over HTTP/2 each request counts as a connection.
 func takePlace(r *http.Request) (release func(), ok bool) {
 	if r.ProtoMajor < 2 {
 		return func() {}, true
@@ -155,10 +156,10 @@ func takePlace(r *http.Request) (release func(), ok bool) {
 	return func() {}, true
 }
 
-// RewriteErrors wraps the listener that a server of NewServer serves. What is no HTTP
-// request, or has headers too large to read, never reaches a handler: the server
-// answers it with a line of plain text. In its place the listener's connections send
-// a problem document, with the headers that every answer has.
+// RewriteErrors wraps the listener of a server from NewServer. Input that is not an HTTP request,
+// or has headers too large to read, never reaches a handler: the server answers it with a line of
+// plain text. The listener's connections send a problem document instead, with the headers that
+// every answer has.
 func (a *API) RewriteErrors(listener net.Listener) net.Listener { return &errorListener{listener, a} }
 
 type errorListener struct {
@@ -182,33 +183,32 @@ func (l *errorListener) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// tcpConn is what the server uses of a connection that can be closed for writing.
+// tcpConn is a connection that the server can close for writing.
 type tcpConn interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// errorConn is a connection on which the server's own errors are rewritten.
+// errorConn is a connection that rewrites the server's own errors.
 type errorConn struct {
 	tcpConn
 
 	api   *API
 	begun bool // something was written
-	http2 bool // which has no such errors, and whose bytes could look like them
+	http2 bool // HTTP/2 has no such errors, and its bytes could look like them
 }
 
-// NetConn is the connection below.
+// NetConn returns the connection below.
 func (c *errorConn) NetConn() net.Conn { return c.tcpConn }
 
-// plainError is what follows the status line in the server's own errors, and in no
-// answer of a handler.
+// plainError follows the status line in the server's own errors, and in no answer of a handler.
 const plainError = "\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 
 // Write rewrites errors of the server itself, which writes each in one piece, and
 // passes everything else on.
 func (c *errorConn) Write(p []byte) (int, error) {
 	const proto = "HTTP/1.1 "
-	if !c.begun && len(p) > 0 { // HTTP/2 begins with a frame of settings
+	if !c.begun && len(p) > 0 { // HTTP/2 begins with a SETTINGS frame
 		c.begun, c.http2 = true, !bytes.HasPrefix(p, []byte("HTTP/1."))
 	}
 	if c.http2 {
@@ -233,7 +233,7 @@ func (c *errorConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// rewrite is the whole answer in place of the server's error of a status.
+// rewrite returns the whole answer that replaces the server's error with a status.
 func (c *errorConn) rewrite(status string) ([]byte, error) {
 	p := answer.NotHTTP()
 	if status == strconv.Itoa(http.StatusRequestHeaderFieldsTooLarge) {
@@ -244,8 +244,8 @@ func (c *errorConn) rewrite(status string) ([]byte, error) {
 	return text, err
 }
 
-// RefuseConnection is the whole answer to a connection for which the service has no
-// place.
+// RefuseConnection returns the whole answer to a connection that the service has no place for. Nil:
+// the answer could not be made.
 func (a *API) RefuseConnection(peer string) []byte {
 	_, text, err := a.withoutRequest(answer.Crowded(), peer)
 	if err != nil {
@@ -254,15 +254,14 @@ func (a *API) RefuseConnection(peer string) []byte {
 	return text
 }
 
-// refuseStream answers a request over HTTP/2 for which the service has no place.
+// refuseStream answers a request over HTTP/2 that the service has no place for.
 func (a *API) refuseStream(w http.ResponseWriter, r *http.Request) {
 	q := a.newRequest(r.Context(), w, r)
 	q.refuse(answer.Crowded())
 	a.record(q)
 }
 
-// withoutRequest is a whole answer where nothing is known of the request but the peer of
-// its connection.
+// withoutRequest makes a whole answer when only the peer's address is known of the request.
 func (a *API) withoutRequest(p *answer.Error, peer string) (q *request, text []byte, err error) {
 	w := &memoryWriter{header: http.Header{}}
 	r := &http.Request{Method: http.MethodGet, Header: http.Header{}, RemoteAddr: peer}
@@ -281,7 +280,7 @@ func (a *API) withoutRequest(p *answer.Error, peer string) (q *request, text []b
 	return q, b.Bytes(), nil
 }
 
-// memoryWriter keeps an answer that no server writes.
+// memoryWriter keeps an answer in memory.
 type memoryWriter struct {
 	header http.Header
 	body   []byte
@@ -296,8 +295,8 @@ func (w *memoryWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Probe does what requests need: it reads a page of a list and of the events, of a
-// workspace that does not exist. The error says what is in the way.
+// Probe does what requests need: it reads a page of a list and a page of events, of a workspace
+// that does not exist. The error says what failed.
 func (a *API) Probe(ctx context.Context) error {
 	for _, r := range route.Table() {
 		if r.Kind != route.Rows {

@@ -10,43 +10,43 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
-// shares divides the connections that read pages among the workspaces: each has at most
-// its share of them, however many requests it sends. A connection that becomes free goes to the
-// waiting workspace that uses the fewest, and of those to the one that has waited longest. So a workspace
-// that floods the service with expensive pages makes its own requests wait, and
-// another one's wait for one page of somebody's at most. While its pages are slow on the
-// average it has one connection only, because each keeps a processor of the database busy.
+// shares divides the connections that read pages among the workspaces. Each workspace has at most
+// its share, however many requests it sends. A free connection goes to the waiting workspace that
+// uses the fewest, and among equals to the one that has waited longest. So a workspace that floods
+// the service with expensive pages delays its own requests, and another workspace waits for at most
+// one page of somebody else. A workspace whose pages are slow on average gets only one connection,
+// because each slow page keeps a processor of the database busy.
 //
-// Single rows and versions are not counted: they cost little and are read in batches of
-// many requests.
+// Single rows and versions are not counted: they cost little, and one batch reads them for many
+// requests.
 type shares struct {
-	total, each int // connections for all pages, and for those of one workspace
+	total, each int // connections for all pages, and for the pages of one workspace
 	wait        time.Duration
 	waited      atomic.Int64 // nanoseconds that requests waited because all connections for pages were in use
 
 	mu         sync.Mutex
 	used       int
-	last       time.Time         // when a page had been read
+	last       time.Time         // when a page last ended
 	idle       chan struct{}     // closed when no connection is used; nil: nobody waits for that
-	turn       uint64            // of the next waiting request
-	workspaces map[string]*share // those that use a connection or wait for one
+	turn       uint64            // number of the latest request
+	workspaces map[string]*share // workspaces that use a connection or wait for one
 }
 
 // share is what one workspace uses.
 type share struct {
 	used    int
 	waiting []*shareRequest // oldest first
-	average time.Duration   // that its pages have taken, the last ones above all
+	average time.Duration   // moving average of how long its pages take
 }
 
-// slowPage is how long a page takes that is slow. One that an index has in the right
-// order takes one or two milliseconds.
+// slowPage is the time above which a page is slow. A page read in the order of an index takes one
+// or two milliseconds.
 const slowPage = 25 * time.Millisecond
 
 // ended notes how long a page took.
 func (w *share) ended(took time.Duration) { w.average += (took - w.average) / 4 }
 
-// most is how many connections it may use at once.
+// most returns how many connections the workspace may use at once.
 func (w *share) most(each int) int {
 	if w.average > slowPage {
 		return 1
@@ -57,15 +57,15 @@ func (w *share) most(each int) int {
 type shareRequest struct {
 	turn    uint64
 	granted chan struct{} // closed when the connection may be used
-	allUsed bool          // when it was asked for, not only the workspace's share
+	allUsed bool          // when it was asked for, all connections were in use, not only the workspace's share
 }
 
 func newShares(total, each int, wait time.Duration) *shares {
 	return &shares{total: max(1, total), each: max(1, each), wait: wait, workspaces: map[string]*share{}}
 }
 
-// take waits until the workspace may use a connection. The caller must call release
-// when it no longer does. The error is answered with 503, or is ctx's own.
+// take waits until the workspace may use a connection. The caller must call release when it is
+// done. The error is a 503 or the cause of ctx.
 func (s *shares) take(ctx context.Context, workspaceID string) (release func(), err error) {
 	r := s.request(workspaceID)
 	select {
@@ -74,7 +74,7 @@ func (s *shares) take(ctx context.Context, workspaceID string) (release func(), 
 	default:
 	}
 	if r.allUsed {
-		began := time.Now() // not of the injected clock: it measures the database
+		began := time.Now() // not the injected clock: it measures the database
 		defer func() { s.waited.Add(int64(time.Since(began))) }()
 	}
 	timer := time.NewTimer(s.wait)
@@ -88,14 +88,14 @@ func (s *shares) take(ctx context.Context, workspaceID string) (release func(), 
 		err = answer.Busy()
 	}
 	if !s.withdraw(workspaceID, r) {
-		s.granted(workspaceID)() // at the same moment
+		s.granted(workspaceID)() // it was granted at the same moment
 	}
 	return nil, err
 }
 
 // granted begins the use of a connection; the returned function ends it.
 func (s *shares) granted(workspaceID string) (release func()) {
-	began := time.Now() // not of the injected clock: it measures the database
+	began := time.Now() // not the injected clock: it measures the database
 	return sync.OnceFunc(func() { s.release(workspaceID, time.Since(began)) })
 }
 
@@ -131,7 +131,7 @@ func (s *shares) release(workspaceID string, took time.Duration) {
 	s.grant()
 }
 
-// withdraw takes a waiting request back; false: it was granted.
+// withdraw cancels a waiting request; false: it was already granted.
 func (s *shares) withdraw(workspaceID string, r *shareRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,8 +166,8 @@ func (s *shares) grant() {
 	}
 }
 
-// next is the workspace that gets the next connection; nil: none may have one. The
-// caller holds mu.
+// next returns the workspace that gets the next connection; nil: none may have one. The caller
+// holds mu.
 func (s *shares) next() (next *share) {
 	for _, w := range s.workspaces {
 		switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/waiting"
 )
 
-// waits is what requests that wait share.
+// waits is what waiting requests share.
 type waits struct {
 	watcher            *waiting.Watcher
 	changes, positions *waiting.Bounds
@@ -25,10 +25,10 @@ type waits struct {
 // (docs/contract/decisions.md, "Waiting").
 const keyWaits = 10
 
-// newWaits makes what requests that wait share. Those that must reach a position are
-// bounded apart: they are what a reader depends on, and wait for 5 seconds at most.
+// newWaits makes what waiting requests share. Requests that must reach a position have their own
+// limits: readers depend on them, and they wait for at most 5 seconds.
 func newWaits(cfg *Config) *waits {
-	http1 := max(1, cfg.MaxWaitsHTTP1/2) // of each kind
+	http1 := max(1, cfg.MaxWaitsHTTP1/2) // for each kind
 	changes := waiting.Limits{
 		Process: cfg.MaxWaits, HTTP1: http1, PerWorkspace: max(keyWaits, cfg.MaxWaits/4),
 		PerWorkspaceHTTP1: min(max(keyWaits, http1/4), max(1, http1/2)), // never all of them
@@ -47,17 +47,16 @@ func newWaits(cfg *Config) *waits {
 	}
 }
 
-// Run wakes requests that wait, until ctx ends. Without it they wait until their time is
-// over.
+// Run wakes waiting requests until ctx ends. Without it they wait until they time out.
 func (a *API) Run(ctx context.Context) error { return a.waits.watcher.Run(ctx) }
 
-// Waits is how many requests wait now for something on lists, and for positions.
+// Waits returns how many requests wait now for something on lists, and how many for positions.
 func (a *API) Waits() (changes, positions int) {
 	return a.waits.changes.Open(), a.waits.positions.Open()
 }
 
-// Drain has requests that wait answered now, for good, because the process is about to
-// stop. The server of NewServer calls it when it is shut down.
+// Drain ends all waits now, and makes later requests not wait, because the process is about to
+// stop. The server of NewServer calls it on shutdown.
 func (a *API) Drain() { a.waits.watcher.Drain() }
 
 // mayWait reports whether a request asks to wait.
@@ -65,14 +64,14 @@ func mayWait(r *http.Request) bool {
 	return r.Header[answer.HeaderPrefer] != nil || r.Header[answer.HeaderAtLeast] != nil
 }
 
-// apart does a part of a request in a goroutine of its own, and waits for it. Reading needs
-// a deep stack, which the request's own goroutine would keep while it waits.
+// apart runs a part of a request in its own goroutine and waits for it. Reading needs a deep stack,
+// which the request's goroutine would otherwise keep while the request waits.
 func apart(q *request, do func()) {
 	var aborted any
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer func() { aborted = recover() }() // what is no fault of ours
+		defer func() { aborted = recover() }() // http.ErrAbortHandler, which answerPanic passes on
 		defer func() { q.answerPanic(recover()) }()
 		do()
 	}()
@@ -82,23 +81,23 @@ func apart(q *request, do func()) {
 	}
 }
 
-// waiter is what a request waits for, if it does. A request is first read as any other.
-// If what was read is not enough, the handlers return without an answer, and await waits
-// and has it read again: with a small stack, no connection to the database and no share.
+// waiter is what a request waits for, if it does. The request is first read like any other. If the
+// result is not enough, the handlers return without an answer, and await waits and reads again. A
+// waiting request has a small stack and holds no database connection and no share.
 type waiter struct {
 	atLeast int64 // the position that the answer must have reached; 0: any
-	seconds int   // how long the caller would wait for something on a list; 0: not at all
+	seconds int   // how long the request may wait for something on a list; 0: not at all
 
 	behind bool       // what was read had not reached atLeast
-	empty  *emptyPage // what was read had nothing on it; nil: it was not so
-	newer  bool       // there is something after what was read, although it has no rows
-	over   bool       // nothing is waited for any more
+	empty  *emptyPage // the page that was read had no rows; nil: it had some
+	newer  bool       // there is something newer, although the page has no rows
+	over   bool       // the wait is over
 	waited time.Duration
 
-	shared *sharedRead // others wait for what the request reads now; nil: none do
+	shared *sharedRead // the read that this request leads for others; nil: none
 }
 
-// emptyPage is a page without rows, as it is answered if nothing comes.
+// emptyPage is a page without rows. It is the answer if nothing comes.
 type emptyPage struct {
 	body    []byte
 	version version
@@ -107,7 +106,7 @@ type emptyPage struct {
 // errBehind says that what was read had not reached the position that the request demands.
 var errBehind = errors.New("the visible position is below that of Log-Position-At-Least")
 
-// accept reads what the request would wait for; faults are those of its parameters.
+// accept reads the headers that ask to wait. It adds their faults to those of the parameters.
 func (w *waiter) accept(q *request, faults []answer.ParamError) []answer.ParamError {
 	if !q.endpoint.HasPosition() {
 		return faults
@@ -126,17 +125,17 @@ func (w *waiter) accept(q *request, faults []answer.ParamError) []answer.ParamEr
 	return faults
 }
 
-// reached compares what was read with the position that the request demands. It is
-// called with the version row of each statement, before anything is answered.
+// reached returns an error if v has not reached the position that the request demands. It is called
+// with the version row of each statement, before anything is answered.
 func (w *waiter) reached(v version) error {
-	if w.atLeast > 0 && v.position < w.atLeast { // what has no position is below 0
+	if w.atLeast > 0 && v.position < w.atLeast { // a version without a position is below 0
 		return errBehind
 	}
 	return nil
 }
 
-// reachedYet compares the visible position with the one that the request demands before
-// anything is read that costs more than a look at it.
+// reachedYet checks that the visible position has reached the one that the request demands, before
+// a more expensive read.
 func (q *request) reachedYet() error {
 	if q.wait.atLeast == 0 {
 		return nil
@@ -148,12 +147,12 @@ func (q *request) reachedYet() error {
 	if err := reached(q, v); err != nil {
 		return err
 	}
-	q.out.Begin() // it no longer waits, however long the first row takes
+	q.out.Begin() // the wait is over, however long the first row takes
 	return nil
 }
 
-// holds keeps an answer that the request would rather wait for: a page without rows, or a
-// checkpoint that the caller has.
+// holds reports whether the request must wait instead of getting this answer. If so, it keeps the
+// answer: a page without rows, or a checkpoint that the caller already has.
 func (w *waiter) holds(q *request, body []byte, v version) bool {
 	if w.seconds == 0 || w.over || w.newer {
 		return false
@@ -165,8 +164,8 @@ func (w *waiter) holds(q *request, body []byte, v version) bool {
 	return true
 }
 
-// resumes holds a request whose page was empty before and must be so still: a follower
-// whose wait is over asks the same again, and costs no more than a look at the version.
+// resumes holds a request if its cached page is empty and must still be so. A follower that asks
+// again after its wait costs no more than a read of the version.
 func (w *waiter) resumes(q *request, cached *cachedAnswer) (held bool, err error) {
 	if cached == nil || cached.body.Encoding != answer.Identity || q.endpoint.Kind == route.Credit {
 		return false, nil // a credit may have something newer although its page is empty
@@ -178,7 +177,7 @@ func (w *waiter) resumes(q *request, cached *cachedAnswer) (held bool, err error
 	if err := reached(q, rows); err != nil {
 		return false, err
 	}
-	// Events that pass their retention leave an empty page empty.
+	// An empty page of events stays empty when events pass their retention.
 	if cached.version != rows && !strings.HasPrefix(cached.version.name, rows.name+".") {
 		return false, nil
 	}
@@ -186,8 +185,8 @@ func (w *waiter) resumes(q *request, cached *cachedAnswer) (held bool, err error
 	return true, nil
 }
 
-// await waits for what the request needs and answers it. The context is that of the
-// HTTP request, which has no timeout of ours.
+// await waits for what the request needs and answers it. ctx is the context of the HTTP request,
+// which does not have Config.Timeout.
 func (a *API) await(ctx context.Context, q *request) error {
 	q.out.Extend(time.Duration(q.wait.seconds)*a.cfg.waiting.second + a.cfg.waiting.position + a.cfg.Timeout + writeTimeout)
 	if q.wait.behind {
@@ -201,10 +200,10 @@ func (a *API) await(ctx context.Context, q *request) error {
 	return nil
 }
 
-// waitTimes are how long requests wait. Zero: what the contract says. Tests that must not
-// depend on how fast a machine is have other times.
+// waitTimes are how long requests wait. Zero: the times of the contract. Tests that must not depend
+// on the speed of a machine set other times.
 type waitTimes struct {
-	second   time.Duration // that Prefer: wait counts
+	second   time.Duration // the length of one second of Prefer: wait
 	position time.Duration // for Log-Position-At-Least
 	sweep    time.Duration // waiting.Config.Sweep
 }
@@ -218,8 +217,8 @@ func (w waitTimes) withDefaults() waitTimes {
 	return w
 }
 
-// awaitPosition waits until the position that the request demands is reached, and answers
-// it, or leaves it with an empty page.
+// awaitPosition waits until the position that the request demands is reached. It answers the
+// request or leaves it with an empty page.
 func (a *API) awaitPosition(ctx context.Context, q *request) error {
 	leave, ok := a.waits.positions.Enter(q.key.WorkspaceID, q.key.ID, q.http.ProtoMajor == 1)
 	if !ok {
@@ -247,9 +246,9 @@ func (a *API) awaitPosition(ctx context.Context, q *request) error {
 			return answer.Behind(q.wait.atLeast)
 		}
 		q.wait.behind = false
-		began := time.Now() // not of the injected clock: it measures the database
+		began := time.Now() // not the injected clock: it measures the database
 		if err := a.again(ctx, q, func(q *request) error { return readFrom(q, answerForm) }); errors.Is(err, errBehind) {
-			q.wait.behind = true // the log went back, or another server has answered
+			q.wait.behind = true // the log went back, or another server answered
 			pause = pauseAfter(q, began)
 		} else if err != nil {
 			a.metrics.ended(forPosition, endedFound)
@@ -260,17 +259,16 @@ func (a *API) awaitPosition(ctx context.Context, q *request) error {
 	return nil
 }
 
-// The time between two reads of a request for which what was read is still not enough,
-// although something has happened: a multiple of what the last one took, so that reads of
-// requests that wait get rarer while they are slow.
+// How long a request pauses before it reads again, if something happened but the last read was not
+// enough. The pause is a multiple of the time of the last read, so that slow reads get rarer.
 const (
 	shortestPause = 5 * time.Millisecond
 	longestPause  = 250 * time.Millisecond
 	pauseFactor   = 4
 )
 
-// pauseAfter is that time after a read that began at a moment. A tree follows what is
-// visible within a second, so that reading it more often finds nothing.
+// pauseAfter returns the pause after a read that started at began. A tree follows the visible
+// position within a second, so reading it more often finds nothing.
 func pauseAfter(q *request, began time.Time) time.Duration {
 	if q.endpoint.OfTree() {
 		return longestPause
@@ -278,8 +276,8 @@ func pauseAfter(q *request, began time.Time) time.Duration {
 	return max(shortestPause, min(longestPause, pauseFactor*time.Since(began)))
 }
 
-// awaitChange waits until the list has something for the request, or the time is over,
-// and answers it.
+// awaitChange waits until the list has something for the request or the time is over. Then it
+// answers the request.
 func (a *API) awaitChange(ctx context.Context, q *request) error {
 	leave, ok := a.waits.changes.Enter(q.key.WorkspaceID, q.key.ID, q.http.ProtoMajor == 1)
 	if !ok || a.waits.watcher.Draining() {
@@ -292,7 +290,7 @@ func (a *API) awaitChange(ctx context.Context, q *request) error {
 	}
 	defer leave()
 	q.out.Begins = leave
-	left := time.Duration(q.wait.seconds)*a.cfg.waiting.second - a.cfg.Clock().Sub(q.began) // it counts from when the request came
+	left := time.Duration(q.wait.seconds)*a.cfg.waiting.second - a.cfg.Clock().Sub(q.began) // counted from when the request came
 	limited, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	pause := time.Duration(0)
@@ -312,7 +310,7 @@ func (a *API) awaitChange(ctx context.Context, q *request) error {
 			a.metrics.ended(forChange, endedOf(err))
 			return a.again(ctx, q, a.answerEmpty)
 		}
-		began := time.Now() // not of the injected clock: it measures the database
+		began := time.Now() // not the injected clock: it measures the database
 		if err := a.again(ctx, q, func(q *request) error { return a.waits.reads.read(q, position) }); err != nil {
 			a.metrics.ended(forChange, endedFound)
 			return err
@@ -323,22 +321,22 @@ func (a *API) awaitChange(ctx context.Context, q *request) error {
 	return nil
 }
 
-// answerEmpty answers with the page without rows that was read last.
+// answerEmpty answers with the last page that was read, which has no rows.
 func (a *API) answerEmpty(q *request) error {
 	empty := q.wait.empty
 	q.wait.empty, q.wait.over, q.rows = nil, true, 0
 	return q.answerWith(empty.body, empty.version)
 }
 
-// pausing waits and adds up the time.
+// pausing calls wait and adds the time it took to the request's waited time.
 func (a *API) pausing(q *request, wait func() error) error {
 	began := a.cfg.Clock()
 	defer func() { q.wait.waited += a.cfg.Clock().Sub(began) }()
 	return wait()
 }
 
-// again does a part of a request that has waited: with a timeout of its own, after its
-// key was checked again, and with the numbers of the present minute.
+// again runs a part of a request that has waited: with a new timeout, after another check of its
+// key, and with the rate limit of the current minute.
 func (a *API) again(ctx context.Context, waited *request, do func(*request) error) error {
 	limited, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
@@ -354,7 +352,7 @@ func (a *API) again(ctx context.Context, waited *request, do func(*request) erro
 	return err
 }
 
-// endedOf says why a wait ended without what it waited for.
+// endedOf returns the label of a wait that ended with an error.
 func endedOf(err error) string {
 	if errors.Is(err, waiting.ErrDrained) {
 		return endedDrained

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxAddress is the largest length of a webhook's address, in characters.
+// maxAddress is the maximum length of a webhook's address, in characters.
 const maxAddress = 2048
 
 // AddressError says what is wrong with a webhook's address.
@@ -18,11 +18,10 @@ type AddressError struct{ Reason string }
 // Error is a sentence for the user.
 func (e *AddressError) Error() string { return "the address " + e.Reason }
 
-// CheckAddress checks the form of a webhook's address (docs/contract/decisions.md,
-// "Webhooks"): https, a host name or a public address, no user info, no
-// fragment, at most 2,048 characters, and no name that can only be local. What the
-// name resolves to is checked on every connection. Ranges in allow count as public;
-// with any, local names are accepted. The error is an *AddressError.
+// CheckAddress checks the form of a webhook's address (docs/contract/decisions.md, "Webhooks"):
+// https, a host name or a public address, no user info, no fragment, at most 2,048 characters, and
+// no name that can only be local. Every connection checks what the name resolves to. Ranges in
+// allow count as public; if there are any, local names are accepted. The error is an *AddressError.
 func CheckAddress(address string, allow []netip.Prefix) error {
 	if reason := faultOf(address, newFilter(allow)); reason != "" {
 		return &AddressError{Reason: reason}
@@ -30,8 +29,8 @@ func CheckAddress(address string, allow []netip.Prefix) error {
 	return nil
 }
 
-// Shown is a webhook's address as pages, mails and commands show it: "?…" stands for
-// its query, which may hold a secret.
+// Shown returns a webhook's address as pages, mails and commands show it, with "?…" in place of its
+// query, which may hold a secret.
 func Shown(address string) string {
 	before, _, found := strings.Cut(address, "?")
 	if found {
@@ -40,8 +39,7 @@ func Shown(address string) string {
 	return address
 }
 
-// Label names a webhook wherever it is named: by host and path, after its name if it
-// has one.
+// Label names a webhook for people: by its name, if it has one, and by its host and path.
 func Label(name, address string) string {
 	_, place, _ := strings.Cut(Shown(address), "://")
 	if name == "" {
@@ -99,9 +97,8 @@ func hostFault(host string, bracketed bool, f *filter) string {
 	return ""
 }
 
-// isLocalName tells whether a name can only be local: a single label, or one under a
-// top-level domain that is set apart (RFC 6761, RFC 6762, RFC 8375, and .internal,
-// which ICANN has reserved).
+// isLocalName reports whether a name can only be local: a single label, or a name under a reserved
+// domain (RFC 6761, RFC 6762, RFC 8375, and .internal, which ICANN has reserved).
 func isLocalName(host string) bool {
 	host = "." + strings.ToLower(strings.TrimSuffix(host, "."))
 	if strings.Count(host, ".") == 1 {

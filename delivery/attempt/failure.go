@@ -37,7 +37,7 @@ func Outcomes() []Outcome {
 	}
 }
 
-// stage is how far an attempt had come.
+// stage is how far an attempt got.
 type stage int32
 
 const (
@@ -70,8 +70,8 @@ func explainStatus(status int) (Outcome, string) {
 	return OutcomeAnswered, fmt.Sprintf("answered %d", status)
 }
 
-// isRedirect tells whether a status sends the caller to another address (RFC 9110, 15.4). Others
-// that begin with 3, such as 304, do not.
+// isRedirect reports whether a status redirects to another address (RFC 9110, 15.4). Other 3xx
+// statuses, such as 304, do not.
 func isRedirect(status int) bool {
 	switch status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -152,9 +152,10 @@ func explainTLS(err error, reached stage) (Outcome, string) {
 	return "", ""
 }
 
-// isAlert tells whether an error is a TLS alert of either side. With TLS 1.3 the handshake is over
-// for the client before the receiver has looked at its certificate, or missed it: the alert about
-// that comes in place of an answer. It has no type of its own, and HTTP/2 passes only its text on.
+// isAlert reports whether an error is a TLS alert from either side. In TLS 1.3 the client completes
+// its handshake before the receiver has checked the client's certificate, or noticed that there is
+// none. An alert about that arrives in place of an answer. It has no type of its own, and HTTP/2
+// passes on only its text.
 func isAlert(err error) bool {
 	return strings.Contains(err.Error(), "remote error: tls: ") || strings.Contains(err.Error(), "local error: tls: ")
 }

@@ -20,32 +20,31 @@ type Result struct {
 	Error    string // why it failed, in words; empty: success
 	Answer   string // first KiB of the response body, as text
 
-	// RetryAfter is when the receiver wants the next attempt at the earliest, as a 429 or 503 may
-	// say; zero: it does not.
+	// RetryAfter is the earliest time for the next attempt that the receiver asked for in a 429 or
+	// 503; zero: it did not ask.
 	RetryAfter time.Time
 
 	// Handshake is true if the attempt began a TLS handshake.
 	Handshake bool
 }
 
-// Success tells whether the receiver accepted the message.
+// Success reports whether the receiver accepted the message.
 func (r *Result) Success() bool { return r.Outcome == OutcomeSuccess }
 
-// Gone tells whether the receiver says that it wants no more messages.
+// Gone reports whether the receiver says that it wants no more messages (410).
 func (r *Result) Gone() bool { return r.Status == http.StatusGone }
 
-// Ended is the end of the attempt.
+// Ended returns the end of the attempt.
 func (r *Result) Ended() time.Time { return r.At.Add(r.Duration) }
 
-// Costly tells whether the attempt failed and used much more processor time or
-// held its place much longer than an answered one: it began a TLS handshake, or
-// there was no response in time.
+// Costly reports whether the attempt failed and cost much more than an answered one: it began a TLS
+// handshake, which takes processor time, or had no response in time and kept its slot until then.
 func (r *Result) Costly() bool {
 	return !r.Success() && (r.Handshake || r.Outcome == OutcomeTimeout)
 }
 
-// retryAfter is when a receiver that has too much to do wants the next attempt at the earliest
-// (RFC 9110, 10.2.3); zero: it does not say.
+// retryAfter returns the earliest time for the next attempt that an overloaded receiver asks for
+// (RFC 9110, 10.2.3); zero: it does not ask.
 func retryAfter(status int, header http.Header, now time.Time) time.Time {
 	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
 		return time.Time{}

@@ -30,13 +30,13 @@ const (
 	keptAnswer = 1 << 10  // bytes of it that are kept
 	maxHeaders = 16 << 10 // bytes of response headers
 
-	// maxDials is how many connections one attempt may make. When a receiver
-	// answers a request with GOAWAY, the transport repeats it on a new connection
-	// at once, and would do so without end.
+	// maxDials is how many connections one attempt may make. If a receiver answers a request with
+	// GOAWAY, the transport repeats the request on a new connection at once, and would do so
+	// forever.
 	maxDials = 3
 
-	// idleConns is how many connections to receivers stay open between messages:
-	// in the process, for one host, and for how long.
+	// idleConns and idleConnsPerHost bound the connections to receivers that stay open between
+	// messages, in the process and per host. idleConnTime is how long they stay open.
 	idleConns        = 2048
 	idleConnsPerHost = 512
 	idleConnTime     = 60 * time.Second
@@ -113,7 +113,7 @@ func NewSender(cfg SenderConfig) (*Sender, error) {
 			IdleConnTimeout:        idleConnTime,
 			MaxResponseHeaderBytes: maxHeaders,
 			HTTP2: &http.HTTP2Config{
-				MaxReceiveBufferPerConnection: 128 << 10, // bounds what an endless body can fill
+				MaxReceiveBufferPerConnection: 128 << 10, // bounds how much of an endless body is buffered
 				MaxReceiveBufferPerStream:     64 << 10,
 				SendPingTimeout:               15 * time.Second,
 				PingTimeout:                   5 * time.Second,
@@ -132,10 +132,10 @@ func (s *Sender) Close() {
 	s.http1.CloseIdleConnections()
 }
 
-// authorities returns the system's certificate authorities and those of a file.
+// authorities returns the system's certificate authorities and those in a file.
 func authorities(file string) (*x509.CertPool, error) {
 	if file == "" {
-		return nil, nil //nolint:nilnil // nil is the system's pool to crypto/tls
+		return nil, nil //nolint:nilnil // crypto/tls takes nil as the system's pool
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
@@ -157,19 +157,19 @@ type Message struct {
 	WebhookID  string
 	EventID    string
 	Body       []byte   // the event's public form, byte for byte
-	Secrets    []string // the current one, and those before it while they still sign; newest first
+	Secrets    []string // the current one and old ones that still sign, newest first
 	DeliveryID string
 	Position   int64 // of the event's entry in its workspace's log
 
 	// Standard adds the headers of Standard Webhooks.
 	Standard bool
 
-	// Traceparent is the header of that name (W3C Trace Context); empty: none.
+	// Traceparent is the value of the traceparent header (W3C Trace Context); empty: none.
 	Traceparent string
 }
 
-// http11Required is in the text of the error when a receiver resets the stream or the connection
-// with this code of HTTP/2: it wants the request by HTTP/1.1 (RFC 9113, 7).
+// http11Required is in the text of the error if a receiver resets the stream or the connection with
+// this HTTP/2 error code. It wants the request over HTTP/1.1 (RFC 9113, 7).
 const http11Required = "HTTP_1_1_REQUIRED"
 
 // progressKey is the context key of an attempt's progress. The transport dials
@@ -221,10 +221,10 @@ type progress struct {
 	handshake atomic.Bool // a TLS handshake was begun
 
 	mu    sync.Mutex
-	conns []*tls.Conn // that it has made or was given
+	conns []*tls.Conn // that the attempt has made or was given
 }
 
-// begin is called before a request is made.
+// begin resets the progress before a request is made.
 func (p *progress) begin() {
 	p.hasConn.Store(false)
 	p.dials.Store(0)
@@ -239,22 +239,23 @@ func (p *progress) connected(info httptrace.GotConnInfo) {
 	p.reached.Store(int32(stageAnswer))
 }
 
-// withAlert adds the alert that has ended a connection to an error that only says that it has
-// ended.
+// withAlert adds the TLS alert that ended a connection to an error that says only that the
+// connection ended.
 func (p *progress) withAlert(err error) error {
 	ended := errors.Is(err, errTooManyDials) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || strings.Contains(err.Error(), "http2: client conn")
 	if !ended || isAlert(err) {
 		return err
 	}
 	p.mu.Lock()
-	conns := slices.Clone(p.conns) // a dial that is under way may add one meanwhile
+	conns := slices.Clone(p.conns) // a dial in progress may add one meanwhile
 	p.mu.Unlock()
 	for _, c := range conns {
 		raw, ok := c.NetConn().(*lastWords)
 		if !ok || !raw.over() {
 			continue
 		}
-		// What ended reading is kept by crypto/tls. Nobody else reads any more, so this does not wait.
+		// crypto/tls keeps the error that ended reading. Nobody else reads from c any more, so this
+		// does not wait.
 		if _, alert := c.Read(make([]byte, 1)); alert != nil && isAlert(alert) {
 			return fmt.Errorf("%w: %w", err, alert)
 		}
@@ -262,7 +263,7 @@ func (p *progress) withAlert(err error) error {
 	return err
 }
 
-// uses notes a connection that the attempt has made or was given.
+// uses records a connection that the attempt has made or was given.
 func (p *progress) uses(c *tls.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,11 +273,10 @@ func (p *progress) uses(c *tls.Conn) {
 }
 
 func (s *Sender) request(ctx context.Context, m *Message, at time.Time) *http.Request {
-	// The map is filled directly because Header.Set would change the case of
-	// names with the brand. The empty Idempotency-Key is not sent: it tells the
-	// transport that it may repeat the request when a kept-open connection turns
-	// out to be closed. A message may arrive twice, but should not wait a minute
-	// because of that race.
+	// The map is filled directly because Header.Set would change the case of names with the brand.
+	// The empty Idempotency-Key is not sent: it tells the transport that it may repeat the request
+	// if a reused connection turns out to be closed. A message may arrive twice, but should not
+	// wait a minute for a retry because of that race.
 	header := http.Header{
 		"Content-Type":       {"application/json"},
 		"User-Agent":         {s.headers.agent},
@@ -303,8 +303,8 @@ func (s *Sender) request(ctx context.Context, m *Message, at time.Time) *http.Re
 	return r.WithContext(ctx)
 }
 
-// readAnswer reads a response body up to maxAnswer or the deadline, so that the
-// connection can be used again, and returns its beginning as text.
+// readAnswer reads a response body up to maxAnswer or the deadline, so that the connection can be
+// reused, and returns its beginning as text.
 func readAnswer(body io.Reader) string {
 	var kept bytes.Buffer
 	limited := io.LimitReader(body, maxAnswer+1)
@@ -330,8 +330,8 @@ type dialer struct {
 // of them again.
 var errTooManyDials = errors.New("every connection was closed")
 
-// refuse is the dialer for connections without TLS, which do not occur: webhook
-// addresses are https only.
+// refuse dials connections without TLS. They do not occur, because webhook addresses are https
+// only.
 func (d *dialer) refuse(context.Context, string, string) (net.Conn, error) {
 	return nil, errors.New("only https is spoken")
 }
@@ -375,7 +375,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, nil
 }
 
-// speaking returns a dialer that offers receivers one protocol alone.
+// speaking returns a dialer that offers receivers only one protocol.
 func (d *dialer) speaking(protocol string) *dialer {
 	other := &dialer{timeout: d.timeout, tcp: d.tcp, tls: d.tls.Clone()}
 	other.tls.NextProtos = []string{protocol}
@@ -385,17 +385,17 @@ func (d *dialer) speaking(protocol string) *dialer {
 	return other
 }
 
-// lastWords is a connection on which a failed write waits until what the other end has sent is
-// read. A receiver that refuses the client by TLS 1.3 sends an alert and closes. The request may be
-// on its way by then, and that its write fails would hide why.
+// lastWords is a connection on which a failed write waits until everything that the other end sent
+// has been read. A receiver that refuses the client in TLS 1.3 sends an alert and closes. The
+// request may be on its way by then, and its failed write would hide the alert.
 type lastWords struct {
 	net.Conn
 	until time.Time // the deadline of the attempt that made the connection
 	once  sync.Once
-	ended chan struct{} // reading has come to its end, or the connection is closed
+	ended chan struct{} // closed when reading has ended or the connection is closed
 }
 
-// lastWordsTime bounds how long a failed write waits, beside the deadline of the attempt.
+// lastWordsTime bounds how long a failed write waits, in addition to the attempt's deadline.
 const lastWordsTime = 250 * time.Millisecond
 
 // Read implements net.Conn.
@@ -404,7 +404,7 @@ func (c *lastWords) Read(b []byte) (int, error) {
 	if err != nil {
 		c.end()
 	}
-	return n, err //nolint:wrapcheck // of the connection that this one is
+	return n, err //nolint:wrapcheck // the error of the wrapped connection
 }
 
 // Write implements net.Conn.
@@ -416,7 +416,7 @@ func (c *lastWords) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// over waits until reading has come to its end; false: it has not within a moment.
+// over waits for a moment until reading has ended, and reports whether it has.
 func (c *lastWords) over() bool {
 	limit := time.NewTimer(min(lastWordsTime, time.Until(c.until)))
 	defer limit.Stop()

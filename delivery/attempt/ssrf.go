@@ -9,14 +9,12 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// errNotPublic means that a connection was not made because its address is not
-// public.
+// errNotPublic means that a connection was not made, because its address is not public.
 var errNotPublic = errors.New("the address is not public")
 
-// filter decides which addresses may be connected to (docs/contract/decisions.md,
-// "Webhooks"), against server-side request forgery. It checks the address of the
-// very connection that is about to be made, so a DNS answer that changes after an
-// earlier check does not help an attacker.
+// filter decides which addresses may be connected to (docs/contract/decisions.md, "Webhooks"),
+// against server-side request forgery. It checks the address of each connection just before it is
+// made, so a DNS answer that changes after an earlier check does not help an attacker.
 type filter struct {
 	guardian *ssrf.Guardian
 	allow    []netip.Prefix
@@ -39,7 +37,7 @@ func newFilter(allow []netip.Prefix) *filter {
 	)}
 }
 
-// deniedPrefixes are refused beside those that are not public.
+// deniedPrefixes returns public ranges that are refused, too.
 func deniedPrefixes() []netip.Prefix {
 	return []netip.Prefix{
 		netip.PrefixFrom(netip.AddrFrom4([4]byte{168, 63, 129, 16}), 32), // Azure's platform services, on a public address

@@ -19,10 +19,10 @@ const (
 )
 
 // SetStandard sets the headers of Standard Webhooks for a body sent at t
-// (docs/contract/decisions.md, "Webhooks"). Its key is what base64 makes of the secret
-// without its prefix: the letters of NewSecret are base64 as they are, so that the
-// libraries of the standard take the secret unchanged. A secret that is no base64 signs
-// nothing. Signatures are separated by spaces, the newest secret's first.
+// (docs/contract/decisions.md, "Webhooks"). The signing key is the base64 decoding of the secret
+// without its prefix. Secrets of NewSecret are valid base64, so that the standard's libraries take
+// them unchanged. SetStandard skips a secret that is not base64. Signatures are separated by
+// spaces, the newest secret's first.
 func SetStandard(header http.Header, t time.Time, eventID string, body []byte, secrets ...string) {
 	stamp := strconv.FormatInt(t.Unix(), 10)
 	var signatures []string

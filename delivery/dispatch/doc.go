@@ -4,8 +4,8 @@
 //
 // Each webhook has a cursor in its workspace's log. A process holds a webhook for
 // as long as the process's lease lasts. One loop owns the state machine of
-// package scheduler, which decides what is read, sent, recorded and released;
-// workers do the input and output that it asks for:
+// package scheduler, which decides what to read, send, record and release. Workers
+// do the input and output that it asks for:
 //
 //	notifications, sweep, lease ──► events ──► loop: scheduler.Step ──► effects
 //	                                  ▲                                   │
@@ -15,7 +15,7 @@
 // attempt). Ack means that the attempt was made, whatever its result. Nack means
 // that it could not be made, for a reason that is not the receiver's.
 //
-// A process that dies loses no message: what it had started and not recorded is
-// sent again by the process that takes over. That is never more than the bound of
-// attempts under way for each webhook.
+// A process that dies loses no message: the process that takes over sends again what
+// was started and not recorded. Per webhook, that is never more than Config.Bound
+// attempts.
 package dispatch

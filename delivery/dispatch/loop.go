@@ -22,20 +22,19 @@ type loop struct {
 	out       chan<- *message.Message
 	starts    []*scheduler.Attempt // to be handed to the Router
 	next      *work                // the first of them
-	message   *message.Message     // of next
+	message   *message.Message     // the message of next
 
-	lasting   context.Context // outlives the Router's
-	reading   context.Context // of what has no use after the last attempt
+	lasting   context.Context // outlives the Router's context
+	reading   context.Context // for work that has no use after the last attempt
 	stopRead  context.CancelFunc
-	recording context.Context // of what must finish before the end
+	recording context.Context // for work that must finish before the end
 	draining  bool
 
 	awaits, reads, writes sync.WaitGroup
 }
 
-// run delivers until stop or the end of ctx, and then winds down: no attempt is
-// started, those under way end and are recorded, webhooks and the lease are given
-// up.
+// run delivers until stop closes or ctx ends, and then winds down: it starts no attempts, waits
+// until those in flight are recorded, and gives up its webhooks and the lease.
 func (d *Dispatcher) run(ctx context.Context, stop <-chan struct{}, lease string, out chan<- *message.Message) {
 	lasting := context.WithoutCancel(ctx)
 	reading, stopRead := context.WithCancel(lasting)
@@ -81,7 +80,7 @@ func (d *Dispatcher) run(ctx context.Context, stop <-chan struct{}, lease string
 	}
 }
 
-// deliver runs until delivering is to end and no attempt is under way.
+// deliver runs the loop until it is told to stop and no attempt is in flight.
 func (l *loop) deliver(ctx context.Context, stop <-chan struct{}) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -114,7 +113,7 @@ func (l *loop) deliver(ctx context.Context, stop <-chan struct{}) {
 	}
 }
 
-// finish runs until everything is recorded and released.
+// finish runs the loop until everything is recorded and released.
 func (l *loop) finish() {
 	l.step(scheduler.Tick{})
 	for !l.scheduler.Done() {
@@ -127,8 +126,8 @@ func (l *loop) finish() {
 	}
 }
 
-// received returns an event and those that wait behind it, so that one step
-// serves them all.
+// received returns an event and the events that wait behind it, so that one step handles all of
+// them.
 func (l *loop) received(first scheduler.Event) []scheduler.Event {
 	events := []scheduler.Event{first}
 	for len(events) < cap(l.events) {
@@ -142,8 +141,7 @@ func (l *loop) received(first scheduler.Event) []scheduler.Event {
 	return events
 }
 
-// drain stops starting attempts. Those that the Router does not have yet are
-// returned.
+// drain stops starting attempts, and returns those that the Router does not have yet.
 func (l *loop) drain() {
 	l.draining = true
 	events := []scheduler.Event{scheduler.Drain{}}
@@ -208,8 +206,8 @@ func (l *loop) carryOut(effect scheduler.Effect) {
 	}
 }
 
-// outages are the log states of what a Dispatcher does again and again. While the database is
-// away, each is one line, and one more when it is back.
+// outages logs one line when work that a Dispatcher repeats begins to fail, and one when it works
+// again.
 type outages struct {
 	searching, claiming, reading, renewing, taking periodic.Outage
 }

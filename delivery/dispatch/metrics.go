@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
-// metrics of a Dispatcher.
+// metrics are the metrics of a Dispatcher.
 type metrics struct {
 	attempts *prometheus.CounterVec
 	duration prometheus.Histogram

@@ -10,21 +10,21 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 )
 
-// chosenSQL is true of an entry e whose event may be a missed one: it is in the workspace $1, of a
-// type of $3 (null: all), at a position after $4 up to $5.
+// chosenSQL is an SQL condition: entry e may be a missed event. It is in workspace $1, has one of
+// the types $3 (null: all), and its position is after $4 and at most $5.
 const chosenSQL = `e.workspace_id = $1 AND e.position > $4 AND e.position <= $5 AND e.public_event IS NOT NULL
 	AND e.type <> 'test.ping' AND ($3::text[] IS NULL OR e.type = ANY ($3))`
 
 // Missed is a range of the log in which a webhook may have missed events.
 type Missed struct {
 	WorkspaceID, WebhookID string
-	Types                  []string // that the webhook chose; nil: all
-	After, To              int64    // positions after the first, up to the second
+	Types                  []string // the webhook's event types; nil: all
+	After, To              int64    // positions above After, up to To
 }
 
-// Count counts the events that "Send missed" sends: those that were neither
-// delivered nor wait to be. It reads the range of the log and that of the deliveries once each,
-// whatever statistics say; a join of the two would not be sure to.
+// Count counts the events that "Send missed" sends: those that were not delivered and are not
+// pending. It reads the range of the log and the range of the deliveries once each, whatever the
+// statistics say. A join might not.
 func (m *Missed) Count(ctx context.Context, tx pgx.Tx) (n int64, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM event_log e WHERE `+chosenSQL+`)
@@ -35,10 +35,10 @@ func (m *Missed) Count(ctx context.Context, tx pgx.Tx) (n int64, err error) {
 	return n, err
 }
 
-// readMissed reads the next missed events of a webhook and returns the position
-// that it has read up to. An event whose delivery failed or was cancelled before
-// continues that delivery. Deliveries are looked up one by one, in the order of their key and up to
-// the first, so that no statistics make it read all deliveries of the webhook for each event.
+// readMissed reads the next missed events of a webhook and returns the position that it has read up
+// to. An event whose delivery failed or was cancelled before continues that delivery. The statement
+// looks up one delivery per event, in key order and with LIMIT 1, so that no statistics make it
+// read all deliveries of the webhook for each event.
 func (s *store) readMissed(ctx context.Context, r *scheduler.PollRequest) (list []*scheduler.Attempt, to int64, err error) {
 	to = min(r.ReplayTo, r.ReplayAfter+missedWindow)
 	rows, err := s.pool.Query(ctx, `

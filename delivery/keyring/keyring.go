@@ -1,4 +1,4 @@
-// Package keyring seals the signing secrets of webhooks for the database
+// Package keyring encrypts the signing secrets of webhooks for the database
 // (docs/contract/decisions.md, "Signing secrets are stored encrypted").
 package keyring
 
@@ -16,28 +16,26 @@ import (
 	"strings"
 )
 
-// keyIDSize is the length of the key id before a sealed secret, in bytes.
+// keyIDSize is the length in bytes of the key id with which a sealed secret begins.
 const keyIDSize = 8
 
-// Fingerprint identifies a key without telling anything of it: the key id before
-// what is sealed under it.
+// Fingerprint identifies a key without revealing anything about it. It is the key id with which a
+// sealed secret begins.
 type Fingerprint [keyIDSize]byte
 
-// String is the fingerprint in hexadecimal digits.
+// String returns the fingerprint in hexadecimal digits.
 func (f Fingerprint) String() string { return hex.EncodeToString(f[:]) }
 
-// minKeyText is the smallest length of a key's text, in characters.
+// minKeyText is the minimum length of a key's text, in characters.
 const minKeyText = 16
 
 // Compare orders fingerprints.
 func (f Fingerprint) Compare(other Fingerprint) int { return bytes.Compare(f[:], other[:]) }
 
-// Keyring encrypts ("seals") secrets with AES-256-GCM. The workspace and the
-// webhook are associated data, so a sealed secret that is copied to another row
-// cannot be opened there.
+// Keyring encrypts ("seals") secrets with AES-256-GCM. The workspace and the webhook are associated
+// data, so a sealed secret that is copied to another row cannot be opened there.
 //
-// Which of the keys seals is known to the database (package secretkey), so that all
-// processes agree.
+// The database records which of the keys seals (see State), so that all processes agree.
 type Keyring struct {
 	keys []sealingKey // the first one seals, all of them open
 }
@@ -47,9 +45,8 @@ type sealingKey struct {
 	aead cipher.AEAD
 }
 
-// New reads LEDGERFEED_SECRET_KEY: one key, or several separated by
-// commas. A key is any text of at least 16
-// characters, best a random one (openssl rand -hex 32).
+// New reads LEDGERFEED_SECRET_KEY: one key, or several separated by commas. A key is any text of at
+// least 16 characters, preferably a random one (openssl rand -hex 32).
 func New(text string) (*Keyring, error) {
 	k := &Keyring{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -121,7 +118,7 @@ func (k *Keyring) Open(workspaceID, webhookID string, box []byte) (string, error
 	return "", ErrUnknownKey
 }
 
-// Fingerprints returns those of the keys, in their order.
+// Fingerprints returns the keys' fingerprints, in the order of the keys.
 func (k *Keyring) Fingerprints() []Fingerprint {
 	list := make([]Fingerprint, len(k.keys))
 	for i := range k.keys {
@@ -130,8 +127,8 @@ func (k *Keyring) Fingerprints() []Fingerprint {
 	return list
 }
 
-// Under returns a keyring of the same keys that seals under one of them; false if it
-// does not have that key.
+// Under returns a keyring with the same keys that seals under the key f; false if it does not have
+// that key.
 func (k *Keyring) Under(f Fingerprint) (*Keyring, bool) {
 	i := slices.IndexFunc(k.keys, func(key sealingKey) bool { return key.id == f })
 	if i < 0 {
@@ -142,7 +139,7 @@ func (k *Keyring) Under(f Fingerprint) (*Keyring, bool) {
 	return &Keyring{keys: keys}, true
 }
 
-// Current tells whether a secret is sealed under the first key.
+// Current reports whether a secret is sealed under the first key.
 func (k *Keyring) Current(box []byte) bool {
 	return bytes.HasPrefix(box, k.keys[0].id[:])
 }

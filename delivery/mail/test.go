@@ -13,34 +13,33 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Tests of a workspace's addresses are bounded, so that nobody sends mail to others with
-// them. What cannot be sent within the window is dropped: mails of all workspaces
-// share the places in which they are sent, and a week of tests to addresses that refuse them
-// would hold them up.
+// Test mails are limited per workspace, so that nobody sends mail to others with them. A test mail
+// that cannot be sent within the window is dropped: all workspaces share the few mails that are
+// sent at once, and a week of tests to addresses that refuse them would hold up the rest.
 const (
 	maxTests   = 5
 	testWindow = time.Hour
 )
 
-// Why a test mail is not sent.
+// Errors of Test.
 var (
 	ErrNoServer = errors.New("this service sends no mail: its operator has set no mail server")
 	ErrNobody   = errors.New("the workspace has no address")
 	ErrTests    = fmt.Errorf("%d test mails were sent within an hour: try again later", maxTests)
 )
 
-// Enabled tells whether there is a mail server.
+// Enabled reports whether there is a mail server.
 func (m *Mailer) Enabled() bool { return m.client != nil }
 
-// Test stores a test mail to each address of a workspace, with a line in the audit trail.
-// The error is one of the above, or the database's.
+// Test stores a test mail for each address of a workspace, and adds a line to the audit trail.
+// Errors: ErrNoServer, ErrNobody, ErrTests.
 func (m *Mailer) Test(ctx context.Context, workspaceID string) error {
 	if !m.Enabled() {
 		return ErrNoServer
 	}
 	now := m.clock()
 	err := pg.InTx(ctx, m.pool, func(tx pgx.Tx) error {
-		// The lock makes tests of a workspace wait for each other, so that they are counted.
+		// The lock makes test mails of a workspace wait for each other, so that each is counted.
 		var to string
 		err := tx.QueryRow(ctx, `SELECT coalesce(notify_email, '') FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`, workspaceID).Scan(&to)
 		if err != nil {

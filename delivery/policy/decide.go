@@ -2,7 +2,7 @@ package policy
 
 import "time"
 
-// State of a delivery (docs/contract/decisions.md, "The retry schedule").
+// State is the state of a delivery (docs/contract/decisions.md, "The retry schedule").
 type State string
 
 // The states.
@@ -13,29 +13,29 @@ const (
 	Cancelled State = "cancelled"
 )
 
-// Policy is the settings that decide what follows an attempt.
+// Policy holds the settings that decide what follows an attempt.
 type Policy struct {
 	Schedule     Schedule
-	TurnOffAfter time.Duration // without a success, before a webhook is turned off
+	TurnOffAfter time.Duration // time without a success before a webhook is turned off
 }
 
 // Attempted describes one attempt of one delivery.
 type Attempted struct {
 	N       int  // its number in the delivery; 1 is the first attempt
-	Before  int  // attempts made before the schedule began again; 0 except for missed events that are sent again
-	Once    bool // "Send again": there is no further attempt
+	Before  int  // attempts made before the schedule began again; 0 unless a missed event is sent again
+	Once    bool // "Send again": no further attempt follows
 	Success bool
 	Ended   time.Time
 
 	Event int64 // position of the event in the log
-	Gone  bool  // it was answered 410
+	Gone  bool  // the receiver answered 410
 
-	// NotBefore is when the receiver wants the next attempt at the earliest (Retry-After); zero:
-	// it did not say.
+	// NotBefore is the earliest time for the next attempt that the receiver asked for
+	// (Retry-After); zero: it did not ask.
 	NotBefore time.Time
 }
 
-// maxRetryAfter bounds for how long a receiver may put off the next attempt.
+// maxRetryAfter bounds how long a receiver may put off the next attempt.
 const maxRetryAfter = 24 * time.Hour
 
 // Verdict is what follows an attempt.
@@ -71,10 +71,10 @@ func (p Policy) DecideOff(a Attempted) State {
 	return Failed
 }
 
-// DecideUncounted returns what follows a failed attempt that does not count against its
-// webhook, which is paused or about to be turned off: the delivery goes on by the schedule,
-// or is cancelled with everything else that is pending. A receiver may put the next attempt off
-// to a time that is later than the schedule says, by at most 24 hours.
+// DecideUncounted returns what follows a failed attempt that does not count against its webhook,
+// such as one that is paused or about to be turned off. The delivery goes on by the schedule;
+// turning the webhook off cancels it with everything else that is pending. A receiver may put the
+// next attempt off beyond the schedule, to at most 24 hours after this attempt.
 func (p Policy) DecideUncounted(a Attempted) (s State, next time.Time) {
 	if a.Once {
 		return Failed, time.Time{}
@@ -91,17 +91,16 @@ func (p Policy) DecideUncounted(a Attempted) (s State, next time.Time) {
 	return Failed, time.Time{}
 }
 
-// Load is how many attempts are under way, and how many may be.
+// Load is how many attempts are in flight, and how many may be.
 type Load struct {
-	Own, Bound   int // of one webhook
+	Own, Bound   int // of the webhook
 	Total, Limit int // of the process
-	Webhooks     int // that the process delivers to
+	Webhooks     int // how many the process delivers to
 }
 
-// MayStart tells whether a webhook may start another attempt. It may use its
-// own bound while less than half of the process's limit is in use, and after
-// that an even share of the limit. A webhook with nothing under way may always
-// start one attempt within the limit.
+// MayStart reports whether a webhook may start another attempt. It may use its own bound while less
+// than half of the process's limit is in use, and after that an even share of the limit. A webhook
+// with nothing in flight may always start one attempt within the limit.
 func MayStart(l Load) bool {
 	if l.Own >= l.Bound || l.Total >= l.Limit {
 		return false

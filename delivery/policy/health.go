@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Health is what is known about a webhook's failures, to decide whether it is turned off
+// Health is what the rules know about a webhook's failures when they decide whether to turn it off
 // (docs/contract/decisions.md, "Webhooks"). The zero value is a webhook that is not failing.
 type Health struct {
-	// FailingSince is the first failed attempt after the last success, or after the webhook was
-	// turned on, was resumed, or got another address; zero while it is not failing.
+	// FailingSince is the end of the first failed attempt after the last success, or after the
+	// webhook was turned on, resumed or given another address; zero while it is not failing.
 	FailingSince time.Time
 
 	// Warned counts the warnings that were due since FailingSince.
@@ -18,14 +18,14 @@ type Health struct {
 	Memory
 }
 
-// Memory is what the rules remember of the attempts since Health.FailingSince. Events are named
+// Memory is what the rules remember about the attempts since Health.FailingSince. It names events
 // by their positions in the log.
 type Memory struct {
-	// Events are the first two different events that an attempt failed for.
+	// Events are the first two different events for which an attempt failed.
 	Events []int64 `json:"events,omitempty"`
 
-	// Last is the event of the last attempt; Gone tells whether that was answered 410, and
-	// GoneBefore the same of the last attempt for the event whose turn was before it.
+	// Last is the event of the last attempt, and Gone says that the receiver answered it with 410.
+	// GoneBefore says the same of the last attempt for the event that came before Last.
 	Last       int64 `json:"last,omitempty"`
 	Gone       bool  `json:"gone,omitempty"`
 	GoneBefore bool  `json:"gone_before,omitempty"`
@@ -35,7 +35,7 @@ type Memory struct {
 type Failure struct {
 	Ended time.Time
 	Event int64 // position of the event in the log
-	Gone  bool  // it was answered 410
+	Gone  bool  // the receiver answered 410
 }
 
 // Change is a change of a webhook's health that the finance team is told about.
@@ -45,33 +45,35 @@ type Change int
 const (
 	NoChange    Change = iota
 	Failing            // it has failed for so long that a warning is due
-	TurnOff            // it is to be turned off now, because it has failed for too long
-	TurnOffGone        // it is to be turned off now, because the receiver says that it is gone
+	TurnOff            // turn it off now: it has failed for too long
+	TurnOffGone        // turn it off now: the receiver says that it is gone
 )
 
-// TurnsOff tells whether the webhook is to be turned off.
+// TurnsOff reports whether the webhook must be turned off.
 func (c Change) TurnsOff() bool { return c == TurnOff || c == TurnOffGone }
 
 const (
-	// Warnings are due after one third and two thirds of the time after which a webhook is turned
-	// off, and then once in warnAgain for as long as it is not.
+	// Warnings are due after one third and two thirds of the time to turning off, and then once
+	// every warnAgain while the webhook stays on.
 	thirds    = 3
 	warnAgain = 7 * 24 * time.Hour
 
-	// leastEvents is for how many different events attempts must have failed, so that a lone event
-	// on a quiet webhook does not turn it off.
+	// leastEvents is the minimum number of different events with failed attempts, so that a lone
+	// event on a quiet webhook does not turn it off.
 	leastEvents = 2
 )
 
 // Succeeded returns the health after a success.
 func (h Health) Succeeded() Health { return Health{} }
 
-// Failed returns the health after a failed attempt, and what follows from it. A webhook is turned
-// off when it had no success for the duration turnOffAfter since FailingSince and attempts for at
-// least two different events have failed in that time, or when the last attempts of two different
-// deliveries in a row were answered 410.
+// Failed returns the health after a failed attempt, and the change that follows. Either of these
+// turns a webhook off:
+//
+//   - It has had no success for turnOffAfter since FailingSince, and attempts for at least two
+//     different events have failed in that time.
+//   - The last attempts of two different deliveries in a row were answered 410.
 func (h Health) Failed(f Failure, turnOffAfter time.Duration) (Health, Change) {
-	if h.FailingSince.IsZero() || h.FailingSince.After(f.Ended) { // after it: the clock was set back
+	if h.FailingSince.IsZero() || h.FailingSince.After(f.Ended) { // After: the clock was set back
 		h.FailingSince, h.Events = f.Ended, nil
 	}
 	if len(h.Events) < leastEvents && !slices.Contains(h.Events, f.Event) {
@@ -96,17 +98,17 @@ func (h Health) Failed(f Failure, turnOffAfter time.Duration) (Health, Change) {
 	return h, NoChange
 }
 
-// warningsDue is how many warnings are due once a webhook has failed for a time.
+// warningsDue returns how many warnings are due after a webhook has failed for a time.
 func warningsDue(failing, turnOffAfter time.Duration) int {
-	const before = thirds - 1 // that many are due before it may be turned off
+	const before = thirds - 1 // warnings that are due before it may be turned off
 	if late := failing - turnOffAfter*before/thirds; late >= 0 {
 		return before + int(late/warnAgain)
 	}
 	return int(failing * thirds / turnOffAfter)
 }
 
-// TurnOffAt returns which of the attempts, oldest first, turns the webhook off when all of them
-// fail; zero: none does.
+// TurnOffAt returns when the webhook is turned off if all the attempts, oldest first, fail; zero:
+// it is not.
 func (h Health) TurnOffAt(attempts []Failure, turnOffAfter time.Duration) time.Time {
 	for _, f := range attempts {
 		var change Change

@@ -23,12 +23,12 @@ func DefaultSchedule() Schedule {
 	}
 }
 
-// maxWaits bounds the attempts of a delivery, which a page of the console lists.
+// maxWaits bounds the attempts of a delivery, because a page of the console lists all of them.
 const maxWaits = 30
 
-// ParseSchedule reads LEDGERFEED_RETRY_SCHEDULE: waits such as 30s, 5m, 2h or 1d,
-// separated by commas, each above 0: a retry is later than the attempt before it. An
-// empty text means no retries.
+// ParseSchedule reads LEDGERFEED_RETRY_SCHEDULE: waits such as 30s, 5m, 2h or 1d, separated by
+// commas. Each is above 0, so that a retry is later than the attempt before it. An empty text means
+// no retries.
 func ParseSchedule(text string) (Schedule, error) {
 	s := Schedule{}
 	if strings.TrimSpace(text) == "" {
@@ -53,8 +53,8 @@ func (s *Schedule) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Next returns the time of the next attempt after the n-th (1 for the first)
-// failed and ended at a time. ok is false when there is no further attempt.
+// Next returns the time of the next attempt after the n-th one (1 for the first) failed and ended
+// at a given time. ok is false if there is no further attempt.
 func (s Schedule) Next(n int, ended time.Time) (at time.Time, ok bool) {
 	if n < 1 || n > len(s) {
 		return time.Time{}, false

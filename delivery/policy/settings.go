@@ -8,11 +8,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 )
 
-// Settings are what an operator can set about webhooks
-// (docs/contract/decisions.md, "Settings that tests and self-hosters may
-// change"). A zero value means the default, except for the lists.
+// Settings are the settings for webhooks that an operator can change (docs/contract/decisions.md,
+// "Settings that tests and self-hosters may change"). A zero value means the default, except for
+// the lists.
 type Settings struct {
-	// Brand stands in the names of headers and in the User-Agent.
+	// Brand is part of header names and of the User-Agent.
 	Brand brand.Brand
 
 	// Schedule is the waits between attempts. Nil: 1m,5m,30m,2h,6h,12h,24h.
@@ -34,8 +34,8 @@ type Settings struct {
 	// events can be sent. Default 720h.
 	Retention time.Duration
 
-	// Allow lists address ranges that may be connected to although they are not
-	// public, for tests and private installations.
+	// Allow lists ranges of addresses that are not public but may be connected to, for tests and
+	// private installations.
 	Allow []netip.Prefix
 
 	// CAFile names a file with PEM certificates of authorities to trust in

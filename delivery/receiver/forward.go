@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// forwardTimeout is that of an attempt: a later answer counts as none.
+// forwardTimeout is the timeout of an attempt: a later answer counts as none.
 const forwardTimeout = 10 * time.Second
 
-// newForwarder makes the client that sends messages on. A redirect is an answer, as it is
-// for the service.
+// newForwarder returns the client that forwards messages. Like the service, it follows no
+// redirects.
 func newForwarder() *http.Client {
 	return &http.Client{
 		Timeout:       forwardTimeout,
@@ -24,8 +24,8 @@ func newForwarder() *http.Client {
 
 var errNoAnswer = errors.New("nobody answered")
 
-// sendOn sends a message on as it came, notes the answer, and returns its status; 502 when
-// there is none, so that the service tries again.
+// sendOn forwards a message unchanged, and records and returns the status of the answer. Without an
+// answer it returns 502, so that the service tries again.
 func (s *Server) sendOn(r *http.Request, a *Arrival) int {
 	status, err := s.forwardTo(r.Context(), r.Header, a.Body)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Server) forwardTo(ctx context.Context, header http.Header, body []byte)
 	}
 	for name, values := range header {
 		switch name {
-		case "Connection", "Content-Length", "Accept-Encoding": // of the connection on which it came
+		case "Connection", "Content-Length", "Accept-Encoding": // they belong to the incoming connection
 		default:
 			req.Header[name] = values
 		}

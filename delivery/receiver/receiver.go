@@ -33,14 +33,15 @@ type Config struct {
 	// that none of them signed is answered 400. Nil: signatures are not checked.
 	Secrets func() []string
 
-	// Certificate is the server's, with its key; nil: one is made that lives in memory.
+	// Certificate is the server's certificate with its key; nil: New makes one and keeps it in
+	// memory.
 	Certificate *tls.Certificate
 
-	// Forward is where each accepted message is sent on to, as it came; its answer is
+	// Forward is where each accepted message is forwarded, unchanged. The answer from there becomes
 	// the answer. Nil: nowhere.
 	Forward *url.URL
 
-	// Out receives one line for each message: text, or an object with JSON.
+	// Out receives one line for each message: text, or a JSON object if JSON is set.
 	Out  io.Writer
 	JSON bool
 
@@ -48,9 +49,9 @@ type Config struct {
 	Clock func() time.Time // nil: time.Now
 }
 
-// Server checks signatures, prints what arrives and sends it on. It speaks HTTPS.
-// Deliveries reach it when LEDGERFEED_WEBHOOK_CA_FILE holds its Certificate and
-// LEDGERFEED_WEBHOOK_ALLOW its address.
+// Server checks signatures, prints what arrives and forwards it. It speaks HTTPS. Deliveries reach
+// it when LEDGERFEED_WEBHOOK_CA_FILE holds its Certificate and LEDGERFEED_WEBHOOK_ALLOW its
+// address.
 type Server struct {
 	cfg         Config
 	listener    net.Listener
@@ -71,16 +72,16 @@ type Arrival struct {
 	Signature  string          `json:"signature"`    // right, wrong or unchecked
 	Problem    *string         `json:"problem"`
 	Repeat     bool            `json:"repeat"`    // the event arrived before
-	Forwarded  *int            `json:"forwarded"` // the status of the answer where it was sent on to; null: it was not, or nobody answered
+	Forwarded  *int            `json:"forwarded"` // status of the answer to the forwarded message; null: not forwarded, or no answer
 	Body       json.RawMessage `json:"body"`
 
-	unanswered bool // the Problem is that it could not be sent on
+	unanswered bool // the Problem is that it could not be forwarded
 }
 
 // maxMessage is the largest message that is read, in bytes.
 const maxMessage = 1 << 20
 
-// New opens the listener; Serve answers.
+// New opens the listener. Serve answers requests.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Out == nil {
 		return nil, errors.New("receiver: Config needs an Out")
@@ -107,12 +108,12 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	s.server = &http.Server{
 		Handler: http.HandlerFunc(s.take), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*cert}},
-		ErrorLog:  slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // such as browsers that reject the certificate
+		ErrorLog:  slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // drops errors such as browsers that reject the certificate
 	}
 	return s, nil
 }
 
-// URL is the receiver's address, for a webhook.
+// URL returns the receiver's address, for use as a webhook's address.
 func (s *Server) URL() string {
 	host, port, err := net.SplitHostPort(s.listener.Addr().String())
 	if ip := net.ParseIP(host); err != nil || ip == nil || ip.IsUnspecified() {
@@ -121,10 +122,10 @@ func (s *Server) URL() string {
 	return "https://" + net.JoinHostPort(host, port) + "/"
 }
 
-// Certificate is the receiver's certificate, in PEM.
+// Certificate returns the receiver's certificate, in PEM.
 func (s *Server) Certificate() []byte { return s.certificate }
 
-// Serve answers until ctx ends.
+// Serve answers requests until ctx ends.
 func (s *Server) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -202,7 +203,7 @@ func (s *Server) print(a *Arrival, taken bool) {
 	_, _ = io.WriteString(s.cfg.Out, a.line())
 }
 
-// line is the text form of an arrival.
+// line returns the text form of an arrival.
 func (a *Arrival) line() string {
 	var e struct {
 		Type string            `json:"type"`

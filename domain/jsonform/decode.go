@@ -9,20 +9,19 @@ import (
 	"strings"
 )
 
-// wantObject is the form of objects, in error messages.
+// wantObject describes the form of objects in error messages.
 const wantObject = "an object"
 
-// IsObject reports whether text begins as a JSON object.
+// IsObject reports whether text begins like a JSON object.
 func IsObject(text string) bool {
 	s := &Scanner{text: text}
 	return s.peek() == '{'
 }
 
-// Decode reads an object into a record strictly: unknown and repeated names,
-// missing required fields and values in a wrong form (null among them) are
-// faults, which it adds to errs with the field's path. path is that of the
-// object itself; empty for none. The error is about invalid JSON, which ends
-// decoding early.
+// Decode strictly decodes an object into a record. It adds a fault to errs, with the field's path,
+// for each unknown or repeated name, missing required field, and value in a wrong form (including
+// null). path is the path of the object itself and may be empty. The error is for invalid JSON,
+// which ends decoding early.
 func (fs Fields[R]) Decode(text, path string, r *R, errs *FieldErrors) error {
 	s := &Scanner{text: text}
 	if err := fs.decodeObject(s, path, wantObject, r, errs); err != nil {
@@ -69,7 +68,7 @@ func (fs Fields[R]) decodeObject(s *Scanner, path, want string, r *R, errs *Fiel
 	return nil
 }
 
-// decode takes the value of a field.
+// decode decodes the value of a field.
 func (f *Field[R]) decode(s *Scanner, path string, r *R, errs *FieldErrors) error {
 	var (
 		ok  bool
@@ -122,7 +121,7 @@ type Member struct {
 
 var errNoObject = errors.New("it is no JSON object")
 
-// Members returns the members of a JSON object, which nothing follows, in their order.
+// Members returns the members of a JSON object, in order. Text after the object is an error.
 func Members(object string) ([]Member, error) {
 	d := json.NewDecoder(strings.NewReader(object))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -147,11 +146,11 @@ func Members(object string) ([]Member, error) {
 	return list, nil
 }
 
-// ObjectOf is the value of a field that holds an optional object; nil is absent.
+// ObjectOf returns the value of a field that holds an optional object; nil means absent.
 func ObjectOf[R any](at **R, fields Fields[R]) any { return object[R]{at, fields} }
 
-// ArrayOf is the value of a field that holds an array of objects; nil is absent,
-// and shown as empty.
+// ArrayOf returns the value of a field that holds an array of objects; nil means absent and is
+// shown as empty.
 func ArrayOf[R any](at *[]R, fields Fields[R]) any { return array[R]{at, fields} }
 
 type object[R any] struct {
@@ -229,15 +228,14 @@ func (a array[R]) scan(s *Scanner) error {
 	})
 }
 
-// A FieldError says which field of a decoded object is wrong, and which form is
-// wanted.
+// A FieldError says which field of a decoded object is wrong, and which form it must have.
 type FieldError struct {
 	Field string // its path: "data.contacts[2].email"
 	Fault string // "is missing", "is given twice", "is not known", "has the wrong form"
-	Want  string // the form wanted; empty where Fault says it all
+	Want  string // the expected form; empty if Fault says everything
 }
 
-// Error names the field, the fault and the form wanted.
+// Error names the field, the fault and the expected form.
 func (e FieldError) Error() string {
 	field := e.Field
 	if cut := []rune(field); len(cut) > maxFieldShown {
@@ -249,18 +247,18 @@ func (e FieldError) Error() string {
 	return field + " " + e.Fault + ": want " + e.Want
 }
 
-// FieldErrors are all the faults of one object, in the order of its text; the
-// missing fields of an object follow its other faults.
+// FieldErrors lists all the faults of one object in the order of its text. An object's missing
+// fields follow its other faults.
 type FieldErrors []FieldError
 
-// An object may hold thousands of faults, and names as long as itself; error
-// messages are cut to what a person can read.
+// An object may have thousands of faults and very long names. Error messages are cut to what a
+// person can read.
 const (
 	maxFaultsShown = 20
 	maxFieldShown  = 200 // characters
 )
 
-// Error joins the faults; of very many it shows the first.
+// Error joins the faults; if there are very many, it shows only the first.
 func (e FieldErrors) Error() string {
 	shown := e[:min(len(e), maxFaultsShown)]
 	parts := make([]string, len(shown), len(shown)+1)
@@ -277,11 +275,10 @@ func (e FieldErrors) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// Unknown adds a field, or the value of one, that is not known; want says which
-// are.
+// Unknown adds an unknown field or an unknown value of a field; want lists the known ones.
 func (e *FieldErrors) Unknown(field, want string) { e.add(field, "is not known", want) }
 
-// WrongForm adds a field whose value has another form than want.
+// WrongForm adds a field whose value does not have the form want.
 func (e *FieldErrors) WrongForm(field, want string) { e.add(field, "has the wrong form", want) }
 
 func (e *FieldErrors) missing(field, want string) { e.add(field, "is missing", want) }

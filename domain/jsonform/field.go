@@ -17,21 +17,20 @@ type Field[R any] struct {
 	Name     string
 	Form     Form
 	Part     Part
-	Required bool     // Decode: must be given
-	Values   []string // Decode, Describe: of texts, no others are taken
+	Required bool     // Decode: must be present
+	Values   []string // Decode, Describe: the only texts that are accepted
 
 	// At points to the value in a record: a *string, a *bool, a Value, or what
 	// ObjectOf and ArrayOf return.
 	At func(*R) any
-	// Derive, in place of At, appends a value that is made from other fields.
-	// ReadPart skips it.
+	// Derive replaces At: it appends a value computed from other fields. ReadPart skips it.
 	Derive func(b []byte, r *R) []byte
 
 	// For documentation.
 	Nullable bool     // may be null
-	Known    []string // of texts: values that occur; others may
+	Known    []string // for texts: known values; others may occur
 	Doc      string
-	Example  string // as JSON; objects and arrays have one of their own
+	Example  string // as JSON; if it is empty, Describe makes one for objects and arrays
 
 	key string // `"name":`
 }
@@ -40,11 +39,11 @@ type Field[R any] struct {
 // written. Define makes one.
 type Fields[R any] []Field[R]
 
-// maxFields is how many fields Decode can keep count of.
+// maxFields is how many fields Decode can keep track of.
 const maxFields = 64
 
-// Define joins lists of fields into a table. It panics when a field's At points
-// to something that is no field, or when there are more than 64 fields.
+// Define joins lists of fields into a table. It panics if At of a field points to an unsupported
+// type, or if there are more than 64 fields.
 func Define[R any](lists ...[]Field[R]) Fields[R] {
 	fields := slices.Concat(lists...)
 	if len(fields) > maxFields {
@@ -65,7 +64,7 @@ func Define[R any](lists ...[]Field[R]) Fields[R] {
 	return fields
 }
 
-// named returns the index of a field; len(fs) when there is none.
+// named returns the index of a field, or len(fs) if there is none with this name.
 func (fs Fields[R]) named(name string) int {
 	for i := range fs {
 		if fs[i].Name == name {
@@ -75,7 +74,7 @@ func (fs Fields[R]) named(name string) int {
 	return len(fs)
 }
 
-// Named returns a field; nil when there is none of that name.
+// Named returns a field, or nil if there is none with this name.
 func (fs Fields[R]) Named(name string) *Field[R] {
 	if i := fs.named(name); i < len(fs) {
 		return &fs[i]
@@ -103,7 +102,7 @@ func (f *Field[R]) want() string {
 	return f.Form.Description()
 }
 
-// OptInt is a whole number from 0 that may be absent.
+// OptInt is a whole number, not negative, that may be absent.
 type OptInt struct {
 	Int int64
 	Set bool
@@ -123,7 +122,7 @@ func (o *OptInt) AppendJSON(b []byte) []byte {
 	return o.AppendGiven(b)
 }
 
-// DecodeJSON takes a number from 0 that is whole, however it is written.
+// DecodeJSON takes a whole number, not negative, in any notation (3, 3.0, 3e0).
 func (o *OptInt) DecodeJSON(s *Scanner, _ Form) (bool, error) {
 	text, ok, err := s.NumberOrSkip()
 	if !ok {
@@ -143,8 +142,8 @@ func (o *OptInt) ScanJSON(s *Scanner) error {
 	return s.ScanNumber(0, &o.Int)
 }
 
-// OptBool is a boolean that input may leave out; what that means is for the
-// reader of the record to say, with Or. Rows show an absent one as false.
+// OptBool is a boolean that input may omit. The reader of the record chooses the default, with Or.
+// Rows show an absent one as false.
 type OptBool struct {
 	Bool bool
 	Set  bool
@@ -184,8 +183,7 @@ func (o *OptBool) ScanJSON(s *Scanner) error {
 	return scanBool(s, &o.Bool)
 }
 
-// Raw is an object that is kept as its text, for input whose form depends on
-// another field.
+// Raw is an object kept as text, for input whose form depends on another field.
 type Raw struct {
 	Text string
 	Set  bool
@@ -222,21 +220,21 @@ func (r *Raw) ScanJSON(s *Scanner) (err error) {
 	return err
 }
 
-// FieldDescription is what documentation says about a field. Describe makes it
-// from the table that writes the field.
+// FieldDescription describes a field for documentation. Describe makes it from the table that
+// writes the field.
 type FieldDescription struct {
 	Name     string
 	Form     Form
 	Part     Part
 	Nullable bool
 	Optional bool     // may be absent, whatever the reader's permissions; Describe does not set it
-	Values   []string // of texts: all values
-	Known    []string // of texts: values that occur; others may
+	Values   []string // for texts: all values
+	Known    []string // for texts: known values; others may occur
 	Doc      string
 	Example  string // as JSON
 
-	Object string             // of an object or array: the name of what is inside
-	Fields []FieldDescription // of an object or array: its fields
+	Object string             // objects and arrays: the name of the object inside
+	Fields []FieldDescription // objects and arrays: its fields
 }
 
 // A Described value is an object or array that documents what it holds.
@@ -289,8 +287,7 @@ func (f *Field[R]) describe() FieldDescription {
 	return d
 }
 
-// ExampleOf puts together an example of an object from those of its fields, as
-// JSON.
+// ExampleOf returns an example of an object as JSON, made from the examples of its fields.
 func ExampleOf(fields []FieldDescription) string {
 	members := make([]string, len(fields))
 	for i := range fields {

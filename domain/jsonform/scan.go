@@ -76,8 +76,8 @@ func (s *Scanner) end() error {
 	return nil
 }
 
-// members walks an object and calls each with every name, in order; each must
-// take the value. Names may repeat: that is for each to notice.
+// members walks an object and calls each with every name, in order; each must take the value. Names
+// may repeat: each has to detect that.
 func (s *Scanner) members(each func(name string) error) error {
 	if err := s.expect('{'); err != nil {
 		return err

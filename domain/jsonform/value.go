@@ -8,18 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// A Form is a form that values of a field must have.
+// A Form says which values a field accepts.
 type Form interface {
 	// Description says which values the form takes, for errors ("want …") and
 	// documentation.
 	Description() string
-	// CanonicalText checks the text of a string, and returns it as the canonical
-	// form writes it. It is called for fields whose values are *string.
+	// CanonicalText checks the text of a string and returns its canonical form. It is called for
+	// fields whose value is a *string.
 	CanonicalText(text string) (canonical string, ok bool)
 }
 
-// A Value is a value in a record, of a type of its own. Field.At returns a
-// pointer to it; fields that hold a *string or a *bool need none.
+// A Value is a value in a record that has its own type. Field.At returns a pointer to it. Fields
+// that hold a *string or a *bool need no Value.
 type Value interface {
 	// AppendJSON appends the value as answers show it; null when it is absent.
 	AppendJSON(b []byte) []byte
@@ -28,21 +28,20 @@ type Value interface {
 	ScanJSON(s *Scanner) error
 }
 
-// An Input is a Value that can be decoded from input. Of the values without a
-// type of their own, *string can be, and is given when it is not empty.
+// An Input is a Value that can be decoded from input. A *string can be decoded, too, and counts as
+// given if it is not empty; a *bool cannot.
 type Input interface {
 	Value
 	// Given reports whether the value is present.
 	Given() bool
-	// AppendGiven appends the value, which is present, in canonical form.
+	// AppendGiven appends the value, which must be present, in canonical form.
 	AppendGiven(b []byte) []byte
-	// DecodeJSON takes one value of any kind; ok is false when it does not have
-	// the form. The error is about invalid JSON alone.
+	// DecodeJSON takes one value of any kind; ok is false if it does not have the form. The error
+	// is only for invalid JSON.
 	DecodeJSON(s *Scanner, form Form) (ok bool, err error)
 }
 
-// nested is an object or array inside a record, whose faults have a path of
-// their own.
+// nested is an object or array inside a record. Its faults have paths below its own.
 type nested interface {
 	given() bool
 	appendGiven(b []byte) []byte
@@ -125,8 +124,8 @@ func scanBool(s *Scanner, v *bool) error {
 	return nil
 }
 
-// noField says that a table points to something that is no field. Define
-// refuses such tables, so the panics above are for tables made without it.
+// noField is the panic message for a field of an unsupported type. Define rejects such fields, so
+// the panics above are only for tables made without it.
 func noField(v any) string { return fmt.Sprintf("jsonform: a field cannot hold a %T", v) }
 
 func startsNumber(c byte) bool { return c == '-' || (c >= '0' && c <= '9') }
@@ -187,9 +186,9 @@ const (
 	maxExponent = 1_000_000
 )
 
-// ParseNumber reads the text of a JSON number exactly, exponents included, in
-// units of 10^-places. It refuses more than places decimals, more than maxWhole
-// digits before the point, and what does not fit into an int64.
+// ParseNumber reads the text of a JSON number exactly, exponents included, in units of 10^-places.
+// It rejects more than places decimals, more than maxWhole digits before the point, and values that
+// do not fit into an int64.
 func ParseNumber(text string, places, maxWhole int) (int64, bool) {
 	i, negative := 0, false
 	if i < len(text) && text[i] == '-' {
@@ -272,7 +271,7 @@ func (s *Scanner) ScanNumber(places int, n *int64) error {
 	return nil
 }
 
-// Text takes a string and returns what it holds.
+// Text takes a string and returns its contents.
 func (s *Scanner) Text() (string, error) {
 	if s.peek() != '"' {
 		return "", s.Fail("expected a string")
@@ -440,9 +439,9 @@ func AppendString(b []byte, text string) []byte {
 	return append(b, '"')
 }
 
-// EscapeLineEnds writes the characters in b from a place on at which many programs end a line, and JSON
-// does not, as escapes: U+2028, U+2029 and U+0085. What was JSON there has the same value. Each line of
-// a file of lines is then one line to every reader.
+// EscapeLineEnds escapes U+2028, U+2029 and U+0085 in b[from:]. Many programs end a line at these
+// characters, although JSON does not. The JSON keeps its value, and each line of an NDJSON file is
+// one line to every reader.
 func EscapeLineEnds(b []byte, from int) []byte {
 	n := indexLineEnd(b[from:])
 	if n < 0 {
@@ -461,8 +460,8 @@ func EscapeLineEnds(b []byte, from int) []byte {
 	}
 }
 
-// indexLineEnd is where the first of these characters begins; below 0: there is none. Their first
-// bytes are rare in most texts.
+// indexLineEnd returns the index of the first of these characters, or -1 if there is none. Their
+// first bytes are rare in most texts, so most bytes take only one comparison.
 func indexLineEnd(b []byte) int {
 	for i := range b {
 		switch {
@@ -475,7 +474,7 @@ func indexLineEnd(b []byte) int {
 	return -1
 }
 
-// EndsLine reports whether text has one of the characters that EscapeLineEnds escapes.
+// EndsLine reports whether text contains a character that EscapeLineEnds escapes.
 func EndsLine(text []byte) bool { return indexLineEnd(text) >= 0 }
 
 // AppendText appends text as AppendString does, or null when it is empty.

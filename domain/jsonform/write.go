@@ -24,8 +24,8 @@ func (fs Fields[R]) AppendGiven(b []byte, r *R) []byte {
 	return append(b, '}')
 }
 
-// AppendPart appends all fields of one part of a record. Part 0 opens the object
-// and no part closes it, so an object is part 0, any other parts, and a brace.
+// AppendPart appends all fields of one part of a record. Part 0 opens the object and no part closes
+// it, so a whole object is part 0, any other parts, and a closing brace.
 func (fs Fields[R]) AppendPart(b []byte, r *R, part Part) []byte {
 	separator := byte(',')
 	if part == 0 {
@@ -43,8 +43,8 @@ func (fs Fields[R]) AppendPart(b []byte, r *R, part Part) []byte {
 	return b
 }
 
-// AppendTo appends the field's name and value as AppendPart does, without what
-// separates it from other fields. The field is one of a table.
+// AppendTo appends the field's name and value as AppendPart does, without the separator. The field
+// must be in a table that Define made.
 func (f *Field[R]) AppendTo(b []byte, r *R) []byte {
 	b = append(b, f.key...)
 	if f.Derive != nil {
@@ -56,8 +56,8 @@ func (f *Field[R]) AppendTo(b []byte, r *R) []byte {
 // errPart is wrapped by every error about a stored part.
 var errPart = errors.New("a stored fragment is damaged")
 
-// ReadPart fills a new record from one part, as AppendPart wrote it: derived
-// fields are skipped, and anything else that differs is an error.
+// ReadPart fills a new record from a part that AppendPart wrote. It skips derived fields; any other
+// deviation is an error.
 func (fs Fields[R]) ReadPart(text string, r *R, part Part) error {
 	s := &Scanner{text: text}
 	if err := fs.scanPart(s, r, part); err != nil {
@@ -96,7 +96,7 @@ func (fs Fields[R]) scanPart(s *Scanner, r *R, part Part) error {
 	return nil
 }
 
-// scanObject reads a whole nested object, which has part 0 alone.
+// scanObject reads a whole nested object, which has only part 0.
 func (fs Fields[R]) scanObject(s *Scanner, r *R) error {
 	if err := fs.scanPart(s, r, 0); err != nil {
 		return err

@@ -14,27 +14,27 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// Mismatch is one thing of a tree, or of a checkpoint of it that somebody kept, that is not
-// what the log gives.
+// Mismatch is one difference between what the log gives and a stored tree, or a checkpoint of the
+// tree that somebody kept.
 type Mismatch struct {
 	Sight  Sight
-	Kept   *State  // the checkpoint; nil: it is about what is stored
-	Tile   string  // <level>/<number>; empty: it is about the tree itself
+	Kept   *State  // the checkpoint; nil: the stored tree differs
+	Tile   string  // <level>/<number>; empty: the tree itself differs
 	Field  string  // a column of event_tree or event_tile; empty: the row
-	Stored *string // nil: there is none. Of a checkpoint: what it says
-	Log    *string // nil: there must be none
+	Stored *string // what is stored, or what the checkpoint says; nil: there is none
+	Log    *string // what the log gives; nil: there must be none
 }
 
-// Kept is what a checkpoint says that somebody kept outside of the database.
+// Kept is a checkpoint that somebody kept outside the database.
 type Kept struct {
 	Sight Sight
 	State
 }
 
-// Check compares the trees of a workspace with its log, whose entries it gets in order from
-// position 1. It builds both trees again, of which it holds the edges alone. A Builder may
-// go on meanwhile: what is compared is the trees as they were when the check began, and of
-// tiles at the edge, which grow, the bytes that they had then.
+// Check compares the trees of a workspace with its log. The caller adds the entries in order from
+// position 1. Check builds both trees again, and holds only their edges and some full tiles. A
+// Builder may go on meanwhile: Check compares the trees as they were when it began, and the bytes
+// that growing tiles had then.
 type Check struct {
 	workspaceID string
 	report      func(Mismatch)
@@ -43,20 +43,20 @@ type Check struct {
 	chain       [32]byte // of the last entry
 }
 
-// checkedTree is a tree that is built again.
+// checkedTree is a tree that Check builds again.
 type checkedTree struct {
 	sight   Sight
 	tree    Tree
 	through int64    // position of the last leaf
-	targets []target // what it is to be compared with, by position
-	stored  int64    // up to this position the tiles are stored
+	targets []target // to compare it with, by position
+	stored  int64    // position up to which tiles are stored
 	full    []fullTile
 }
 
 // target is a state that a tree must have at its position.
 type target struct {
 	State
-	kept bool // outside of the database, where there are no tiles
+	kept bool // outside the database, so it has no tiles
 	edge [levels]storedTile
 }
 
@@ -73,8 +73,8 @@ type fullTile struct {
 // fullTiles is how many full tiles of a tree are compared at once: 8 KiB each.
 const fullTiles = 64
 
-// NewCheck begins a check of what is stored of a workspace's trees now, and of checkpoints of
-// them that somebody kept. It calls report with all that differs.
+// NewCheck begins a check of a workspace's trees as they are stored now, and of checkpoints of them
+// that somebody kept. The check calls report with every difference.
 func NewCheck(ctx context.Context, db Querier, workspaceID string, kept []Kept, report func(Mismatch)) (*Check, error) {
 	c := &Check{workspaceID: workspaceID, report: report, chain: domain.Genesis(workspaceID)}
 	for _, s := range Sights() {
@@ -134,8 +134,8 @@ func (c *Check) readStored(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// findExtra finds tiles that the stored trees do not have, and trees that are lost. Each
-// statement reads the trees again, as a Builder may have added to them.
+// findExtra reports stored tiles that no tree has, and trees that are lost. Each statement reads
+// the trees again, because a Builder may have added to them.
 func (c *Check) findExtra(ctx context.Context, db Querier) error {
 	rows, err := db.Query(ctx, `
 		SELECT s.sight FROM log_checkpoint c CROSS JOIN unnest($3::text[]) AS s (sight)
@@ -171,8 +171,8 @@ func (c *Check) findExtra(ctx context.Context, db Querier) error {
 	return nil
 }
 
-// Add gives it the next entry with its public form; nil: it is internal. Pay: only readers with
-// pay:read may see the event.
+// Add takes the next entry with its public form; nil: the entry is internal. pay says that only
+// readers with pay:read may see the event.
 func (c *Check) Add(e *domain.Entry, public *string, pay bool) {
 	c.compareBefore(e.Position)
 	var leaf *tlog.Hash
@@ -194,7 +194,7 @@ func (c *Check) Add(e *domain.Entry, public *string, pay bool) {
 	c.position, c.chain = e.Position, e.Chain
 }
 
-// compareBefore compares the trees with the states that they must have before a position.
+// compareBefore compares the trees with the states that they must have below a position.
 func (c *Check) compareBefore(position int64) {
 	for _, t := range c.trees {
 		for len(t.targets) > 0 && t.targets[0].Position < position {
@@ -230,7 +230,7 @@ func (c *Check) compare(t *checkedTree, want *target) {
 	}
 	for _, tile := range t.tree.partial() {
 		if tile.Index != want.Size>>(tileHeight*(tile.Level+1)) {
-			continue // the size is another, which is reported
+			continue // the sizes differ, which is already reported
 		}
 		c.compareTile(t.sight, &fullTile{tile, t.through}, want.edge[tile.Level])
 	}
@@ -253,7 +253,7 @@ func (c *Check) compareTile(s Sight, log *fullTile, stored storedTile) {
 	}
 }
 
-// excerpt shows hashes at the first place at which others differ.
+// excerpt describes hashes at the first place where they differ from others.
 func excerpt(hashes, others []byte) *string {
 	n := 0
 	for n < len(hashes) && n < len(others) && hashes[n] == others[n] {
@@ -268,13 +268,13 @@ func excerpt(hashes, others []byte) *string {
 
 func text(s string) *string { return &s }
 
-// Flush compares the tiles that have been filled with the stored ones, once there are many. It is
-// to be called after every page of entries.
+// Flush compares the full tiles with the stored ones, once there are many. Call it after every page
+// of entries.
 func (c *Check) Flush(ctx context.Context, db Querier) error {
 	return c.compareFull(ctx, db, fullTiles)
 }
 
-// End compares what is left. Nothing is given to Add afterwards.
+// End compares what is left. Do not call Add afterwards.
 func (c *Check) End(ctx context.Context, db Querier) error {
 	for _, t := range c.trees {
 		for i := range t.targets {
@@ -285,7 +285,7 @@ func (c *Check) End(ctx context.Context, db Querier) error {
 	return c.compareFull(ctx, db, 1)
 }
 
-// compareFull compares the full tiles of trees of which at least so many wait.
+// compareFull compares the full tiles of each tree, once at least the given number of them wait.
 func (c *Check) compareFull(ctx context.Context, db Querier, least int) error {
 	for _, t := range c.trees {
 		for len(t.full) >= least {

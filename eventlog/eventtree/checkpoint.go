@@ -22,14 +22,14 @@ type State struct {
 	Root     tlog.Hash
 }
 
-// Empty is the state of a tree of a workspace of which nothing is built.
+// Empty returns the state of a workspace's tree before anything is built.
 func Empty(workspaceID string) State {
 	return State{Chain: domain.Genesis(workspaceID), Root: (&Tree{}).Root()}
 }
 
-// Text is what is signed as a checkpoint (https://c2sp.org/tlog-checkpoint). Its extension
-// lines are the position of the workspace's log that the tree is of and the log's chain
-// value there.
+// Text returns the text that is signed as a checkpoint (https://c2sp.org/tlog-checkpoint). Its
+// extension lines are the position of the workspace's log up to which the tree is built, and the
+// log's chain value there.
 func (s *State) Text(origin string) string {
 	c := tlogcheckpoint.Checkpoint{Origin: origin, Tree: tlog.Tree{N: s.Size, Hash: s.Root}, Extensions: []string{
 		"position " + strconv.FormatInt(s.Position, 10), "chain " + base64.StdEncoding.EncodeToString(s.Chain[:]),
@@ -43,14 +43,14 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Trees are the states of both trees of a workspace.
+// Trees holds the states of both trees of a workspace.
 type Trees struct {
 	WithoutPay, WithPay State
 
 	cosignatures map[Sight][]Cosignature // of the checkpoints of these states
 }
 
-// Of is the state of the tree of a sight.
+// Of returns the state of the tree with a sight.
 func (t *Trees) Of(s Sight) *State {
 	if s == WithPay {
 		return &t.WithPay
@@ -98,8 +98,8 @@ func ReadStates(ctx context.Context, db Querier, workspaceIDs []string) (map[str
 // Cosignature is a witness's signature of a checkpoint, as a line of its note.
 type Cosignature struct{ Origin, Line string }
 
-// Cosigned are the lines of the cosignatures of the checkpoint that a tree has now, under a
-// name of the tree.
+// Cosigned returns the lines of the cosignatures of a tree's current checkpoint, for one origin of
+// the tree.
 func (t *Trees) Cosigned(s Sight, origin string) (lines []string) {
 	for _, c := range t.cosignatures[s] {
 		if c.Origin == origin {
@@ -113,28 +113,29 @@ func (t *Trees) Cosigned(s Sight, origin string) (lines []string) {
 type Uncosigned struct {
 	Sight Sight
 	State State
-	Last  int64 // size of the tree that it has cosigned last; 0: none is known
+	Last  int64 // size of the tree when the witness last cosigned it; 0: not known
 }
 
-// sameCheckpoint is where a cosignature c is of the checkpoint that its tree t has.
+// sameCheckpoint is the SQL condition that cosignature c signs the current checkpoint of tree t.
 const sameCheckpoint = `c.position = t.position AND c.chain = t.chain AND c.size = t.size AND c.root = t.root`
 
-// readUncosigned reads trees, of which each has whether the witness has cosigned it.
+// readUncosigned is the SQL that reads trees, and whether the witness has cosigned each.
 const readUncosigned = `
 	SELECT t.workspace_id, t.sight, t.position, t.chain, t.size, t.root, coalesce(c.size, 0),
 	       coalesce(c.origin = $2 || '/' || t.workspace_id || '/' || t.sight AND ` + sameCheckpoint + `, false)
 	  FROM event_tree t
 	  LEFT JOIN event_cosignature c ON c.workspace_id = t.workspace_id AND c.sight = t.sight AND c.witness = $1`
 
-// ReadUncosigned reads which trees of workspaces a witness has to cosign, and up to which
+// ReadUncosigned reads which trees of workspaces a witness must still cosign, and up to which
 // position the trees of each workspace are built.
 func ReadUncosigned(ctx context.Context, db Querier, witness, host string, workspaceIDs []string) (trees map[string][]Uncosigned, positions map[string]int64, err error) {
 	trees, positions, _, err = scanUncosigned(db.Query(ctx, readUncosigned+` WHERE t.workspace_id = ANY ($3)`, witness, host, workspaceIDs))
 	return trees, positions, err
 }
 
-// FindUncosigned looks among some workspaces, in order after one, for those with a tree that
-// a witness has to cosign. Last is the workspace at which it ended; empty: there are no more.
+// FindUncosigned looks at a number of workspaces, in order after the one given, and returns those
+// with a tree that a witness must still cosign. last is the last workspace that it looked at;
+// empty: there are no more.
 func FindUncosigned(ctx context.Context, db Querier, witness, host, after string, workspaces int) (found []string, last string, err error) {
 	// Each workspace has both of its trees, or none.
 	trees, _, last, err := scanUncosigned(db.Query(ctx, readUncosigned+`
@@ -173,8 +174,8 @@ type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// SaveCosignature keeps a witness's cosignature of the checkpoint of a state, in place of
-// one of an older state.
+// SaveCosignature stores a witness's cosignature of the checkpoint of a state. It replaces one of
+// an older state.
 func SaveCosignature(ctx context.Context, db Execer, workspaceID, witness string, s Sight, state *State, c Cosignature) error {
 	_, err := db.Exec(ctx, `
 		INSERT INTO event_cosignature AS c (workspace_id, sight, witness, origin, position, chain, size, root, line)

@@ -12,25 +12,25 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
-// Rebuild makes what is stored of a workspace's trees what its log gives, whose entries it
-// gets in order from position 1. It never changes a root that may have been published: where
-// the log gives another, it is a RefusedError, and the transaction must be rolled back. It holds
-// the edges of both trees, and some of their tiles.
+// Rebuild makes the stored trees of a workspace what its log gives. The caller adds the entries in
+// order from position 1. Rebuild never changes a root that may have been published: if the log
+// gives another root, the error is a *RefusedError and the transaction must be rolled back. It
+// holds only the edges of both trees and some full tiles.
 type Rebuild struct {
 	workspaceID string
 	tx          pgx.Tx
 	trees       []*rebuiltTree
-	lost        bool     // trees of which nothing is kept are made again
+	lost        bool     // make a tree again even if no root of it is kept
 	begun       bool     // there is something to rebuild, and it is locked
-	through     int64    // how far the trees' consumer has come
+	through     int64    // checkpoint of the trees' consumer
 	position    int64    // of the last entry
 	chain       [32]byte // of the last entry
 	refused     *RefusedError
 
-	Written, Deleted int64 // rows of event_tile and event_tree that were not as they must be
+	Written, Deleted int64 // rows of event_tile and event_tree that were missing or wrong
 }
 
-// rebuiltTree is a tree that is built again.
+// rebuiltTree is a tree that Rebuild builds again.
 type rebuiltTree struct {
 	growing
 	published []publishedState // by position
@@ -43,15 +43,15 @@ type publishedState struct {
 	by string // where it is kept
 }
 
-// RefusedError says that trees are not rebuilt, because a published root would be another.
+// RefusedError says that trees are not rebuilt, because that would change a published root.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return e.Reason }
 
-// NewRebuild locks the consumer of a workspace's trees, so that no Builder adds to them, and
-// reads which roots they have been published with: the stored ones, and those that witnesses
-// have cosigned. A tree of which neither is there is made again only with lost: what was published
-// of it is then for the caller to know.
+// NewRebuild locks the checkpoint of a workspace's trees, so that no Builder adds to them, and
+// reads the roots they have been published with: the stored ones, and the ones that witnesses
+// cosigned. A tree that has neither is made again only with lost: the caller must then know what
+// was published.
 func NewRebuild(ctx context.Context, tx pgx.Tx, workspaceID string, lost bool) (*Rebuild, error) {
 	r := &Rebuild{workspaceID: workspaceID, tx: tx, lost: lost, chain: domain.Genesis(workspaceID)}
 	for _, s := range Sights() {
@@ -59,7 +59,7 @@ func NewRebuild(ctx context.Context, tx pgx.Tx, workspaceID string, lost bool) (
 	}
 	err := tx.QueryRow(ctx, `SELECT position FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $2 FOR UPDATE`, workspaceID, Consumer).Scan(&r.through)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return r, nil // nothing is built yet, and a Builder may begin at any moment: nothing is written
+		return r, nil // nothing is built yet, and a Builder may begin at any moment, so nothing is written
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock the trees of %s: %w", workspaceID, err)
@@ -91,11 +91,11 @@ func NewRebuild(ctx context.Context, tx pgx.Tx, workspaceID string, lost bool) (
 	return r, nil
 }
 
-// Position is the position up to which the trees are built.
+// Position returns the position up to which the trees are built.
 func (r *Rebuild) Position() int64 { return r.through }
 
-// Add gives it the next entry with its public form; nil: it is internal. Pay: only readers with
-// pay:read may see the event.
+// Add takes the next entry with its public form; nil: the entry is internal. pay says that only
+// readers with pay:read may see the event.
 func (r *Rebuild) Add(e *domain.Entry, public *string, pay bool) {
 	r.holdBefore(e.Position)
 	if e.Position > r.through {
@@ -113,7 +113,7 @@ func (r *Rebuild) Add(e *domain.Entry, public *string, pay bool) {
 	}
 }
 
-// holdBefore compares the trees with the published states before a position.
+// holdBefore compares the trees with the published states below a position.
 func (r *Rebuild) holdBefore(position int64) {
 	for _, t := range r.trees {
 		for len(t.published) > 0 && t.published[0].Position < position {
@@ -144,12 +144,12 @@ func (r *Rebuild) hold(t *rebuiltTree, p *publishedState) {
 	r.refused = &RefusedError{fmt.Sprintf("the tree %s at position %d, %s, %s. Checkpoints of it may have been published, so it is not changed; ledgerfeed verify names all differences", t.sight, p.Position, p.by, differs)}
 }
 
-// Flush writes the tiles that have been filled, once there are many. It is to be called after
-// every page of entries. The error may be a *RefusedError.
+// Flush writes the full tiles, once there are many. Call it after every page of entries. The error
+// may be a *RefusedError.
 func (r *Rebuild) Flush(ctx context.Context, _ Querier) error { return r.write(ctx, fullTiles) }
 
-// End writes what is left, and removes tiles that the trees do not have. Nothing is given to
-// Add afterwards. The error may be a *RefusedError.
+// End writes what is left, and removes tiles that the trees do not have. Do not call Add
+// afterwards. The error may be a *RefusedError.
 func (r *Rebuild) End(ctx context.Context, _ Querier) error {
 	if !r.begun {
 		return nil
@@ -183,7 +183,7 @@ func (r *Rebuild) End(ctx context.Context, _ Querier) error {
 	return nil
 }
 
-// write writes the full tiles of trees of which at least so many wait.
+// write writes the full tiles of each tree, once at least the given number of them wait.
 func (r *Rebuild) write(ctx context.Context, least int) error {
 	if r.refused != nil {
 		return r.refused
@@ -204,7 +204,7 @@ func (r *Rebuild) write(ctx context.Context, least int) error {
 	return nil
 }
 
-// put writes the tiles of one tree that are not stored so.
+// put writes the tiles of one tree that are missing or stored differently.
 func (r *Rebuild) put(ctx context.Context, tiles *tileRows) error {
 	if len(tiles.tiles) == 0 {
 		return nil

@@ -8,20 +8,20 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
-// Sight is which events of a workspace a tree has. It is stored, and the last part of the
+// Sight says which events of a workspace a tree has. It is stored, and it is the last part of the
 // tree's origin.
 type Sight string
 
 // The sights.
 const (
-	WithoutPay Sight = "events"          // those that need no pay:read
-	WithPay    Sight = "events-with-pay" // all
+	WithoutPay Sight = "events"          // only events that do not need pay:read
+	WithPay    Sight = "events-with-pay" // all events
 )
 
-// Sights are all there are.
+// Sights returns all sights.
 func Sights() []Sight { return []Sight{WithoutPay, WithPay} }
 
-// SightOf is that of a reader of events who has pay:read, or not.
+// SightOf returns the sight of a reader; pay says whether the reader has pay:read.
 func SightOf(pay bool) Sight {
 	if pay {
 		return WithPay
@@ -29,14 +29,14 @@ func SightOf(pay bool) Sight {
 	return WithoutPay
 }
 
-// Rules is the version of the rules by which events are leaves of trees. It is stored with each tree,
-// so that a program of other rules cannot write it.
+// Rules is the version of the rules that make events leaves of trees. It is stored with each tree,
+// so that a program with other rules cannot write the tree.
 const Rules = 2
 
-// Has reports whether an event is a leaf; pay: only readers with pay:read may see it.
+// Has reports whether an event is a leaf; pay says that only readers with pay:read may see it.
 func (s Sight) Has(pay bool) bool { return s == WithPay || !pay }
 
-// condition is Has for rows of event_log, as SQL that begins with AND.
+// condition returns Has for rows of event_log, as SQL that begins with AND; empty: all rows.
 func (s Sight) condition() string {
 	if s == WithPay {
 		return ""
@@ -44,9 +44,9 @@ func (s Sight) condition() string {
 	return ` AND NOT ` + eventlog.NeedsPay("")
 }
 
-// Origin is the name of a tree, of which every checkpoint is signed under a key of the same
-// name: that of the host of the API's address, with its port if it has one, the workspace
-// and the sight.
+// Origin returns the name of a tree: <host>/<workspace>/<sight>. host is the host of the API's
+// address, with its port if it has one. The key that signs the tree's checkpoints has the same
+// name.
 func Origin(host, workspaceID string, s Sight) string {
 	return host + "/" + workspaceID + "/" + string(s)
 }

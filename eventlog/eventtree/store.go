@@ -15,7 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// growing is a tree that is being added to.
+// growing is a tree that events are being added to.
 type growing struct {
 	workspaceID string
 	sight       Sight
@@ -23,8 +23,8 @@ type growing struct {
 	chain       []byte
 	root        tlog.Hash // as it was read
 	tree        Tree
-	through     int64  // position of the last leaf; only of a tree that a leaf was added to
-	full        []Tile // that have been filled
+	through     int64  // position of the last leaf; 0 until a leaf is added
+	full        []Tile // tiles that have been filled
 	throughs    []int64
 	touched     [levels]bool // levels at which the tile at the edge has changed
 }
@@ -39,7 +39,7 @@ func (g *growing) add(leaf tlog.Hash, position int64) {
 	})
 }
 
-// DivergedError says that the log is not the one that a tree was built of.
+// DivergedError says that the log is not the one that a tree was built from.
 type DivergedError struct {
 	WorkspaceID string
 	Sight       Sight
@@ -52,13 +52,13 @@ func (e *DivergedError) Error() string {
 		"Checkpoints of the tree may have been published, so it is not changed", e.Sight, e.WorkspaceID, e.Position)
 }
 
-// edges are the trees t with the tiles k at their edges, a row for each level l that they
-// have. There are eight at most, and one for all but few trees.
+// edges is the SQL for trees t with the tiles k at their edges, one row for each level l of a tree.
+// A tree has at most eight levels, and most trees have one.
 const edges = `event_tree t JOIN generate_series(0, 7) AS l (level) ON l.level = 0 OR t.size >> (8 * l.level) > 0
 		  LEFT JOIN event_tile k ON k.workspace_id = t.workspace_id AND k.sight = t.sight AND k.level = l.level
 		       AND k.tile = t.size >> (8 * l.level) >> 8 AND (t.size >> (8 * l.level)) % 256 > 0`
 
-// load reads the trees of workspaces, by workspace. Those that have none get empty ones.
+// load reads the trees of workspaces, by workspace. A workspace without trees gets empty ones.
 func load(ctx context.Context, tx pgx.Tx, workspaceIDs []string) (map[string][]*growing, error) {
 	rows, err := tx.Query(ctx, `
 		SELECT t.workspace_id, t.sight, t.position, t.chain, t.size, t.root, e.chain, l.level, k.hashes
@@ -104,7 +104,7 @@ func load(ctx context.Context, tx pgx.Tx, workspaceIDs []string) (map[string][]*
 	}
 	for _, both := range trees {
 		for _, g := range both {
-			// A root that was published goes on only from the hashes that it is of.
+			// A tree may grow only from the hashes that give its published root.
 			if g.position > 0 && g.tree.Root() != g.root {
 				return nil, fmt.Errorf("the tree %s of %s has other hashes at its edge than those that its root is of: its tiles were changed", g.sight, g.workspaceID)
 			}
@@ -113,7 +113,7 @@ func load(ctx context.Context, tx pgx.Tx, workspaceIDs []string) (map[string][]*
 	return trees, nil
 }
 
-// tileRows are rows of event_tile, by column.
+// tileRows holds rows of event_tile, by column.
 type tileRows struct {
 	workspaceIDs, sights []string
 	levels               []int16
@@ -133,7 +133,7 @@ func (r *tileRows) add(g *growing, t *Tile, through int64) {
 	r.throughs = append(r.throughs, of)
 }
 
-// save writes what has changed of trees.
+// save writes what has changed in trees.
 func save(ctx context.Context, tx pgx.Tx, trees []*growing) error {
 	var (
 		tiles                tileRows
@@ -175,8 +175,8 @@ func save(ctx context.Context, tx pgx.Tx, trees []*growing) error {
 	return nil
 }
 
-// ReadTile reads the hashes of a tile, each of 32 bytes; nil: the tree does not have it, or
-// not so many hashes of it. The position is that of the log that the tree is of.
+// ReadTile reads the hashes of a tile, each of 32 bytes; nil: the tree does not have the tile, or
+// not that many of its hashes. position is the position of the log up to which the tree is built.
 func ReadTile(ctx context.Context, db Querier, workspaceID string, s Sight, p Path) (hashes []byte, position int64, err error) {
 	var size *int64
 	err = db.QueryRow(ctx, `
@@ -198,12 +198,12 @@ func ReadTile(ctx context.Context, db Querier, workspaceID string, s Sight, p Pa
 	return hashes[:p.Width*tlog.HashSize], position, nil
 }
 
-// errEntryTooLong says that an event is longer than a bundle can have.
+// errEntryTooLong says that an event is too long for a bundle.
 var errEntryTooLong = fmt.Errorf("an event has more than %d bytes, the most of an entry in a bundle", math.MaxUint16)
 
 // ReadBundle reads the leaves of a tile of level 0 from the log, each after its length in two
-// bytes; nil: the tree does not have so many leaves, or the first of them was published
-// before oldest. The position is that of the log that the tree is of.
+// bytes; nil: the tree does not have that many leaves, or the first of them was published before
+// oldest. position is the position of the log up to which the tree is built.
 func ReadBundle(ctx context.Context, db Querier, workspaceID string, s Sight, p Path, oldest time.Time) (bundle []byte, position int64, err error) {
 	rows, err := db.Query(ctx, `
 		WITH tree AS MATERIALIZED (
@@ -251,12 +251,12 @@ func ReadBundle(ctx context.Context, db Querier, workspaceID string, s Sight, p 
 	return bundle, position, nil
 }
 
-// mostUncounted is how many events after the end of a tree are counted to find the index of
-// one of them.
+// mostUncounted is the maximum number of events after the end of a tree that are counted to find
+// the index of one of them.
 const mostUncounted = 2000
 
-// IndexOf is the index that the event at a position has in a tree, also if the tree is not
-// built up to there yet. False: it is too far behind to tell.
+// IndexOf returns the index that the event at a position has in a tree, even if the tree is not
+// built up to there yet. ok is false if the tree is too far behind to tell.
 func IndexOf(ctx context.Context, db Querier, workspaceID string, s Sight, position int64) (index int64, ok bool, err error) {
 	var counted int64
 	err = db.QueryRow(ctx, `
@@ -279,14 +279,14 @@ func IndexOf(ctx context.Context, db Querier, workspaceID string, s Sight, posit
 // Path names a tile, or a bundle of entries.
 type Path struct {
 	Level int   // of a tile
-	Index int64 // that of the tile
+	Index int64 // of the tile
 	Width int   // how many hashes or entries: TileWidth for a full one
 }
 
 // Full reports whether it names a full tile or bundle.
 func (p Path) Full() bool { return p.Width == TileWidth }
 
-// ParseLevel reads the level of a tile: 0 to 63, of which trees here have the first.
+// ParseLevel reads the level of a tile, 0 to 63. Trees here have only the first few levels.
 func ParseLevel(text string) (int, bool) {
 	if text == "" || len(text) > 2 || text[0] == '0' && len(text) > 1 || !isDigits(text) {
 		return 0, false
@@ -295,9 +295,9 @@ func ParseLevel(text string) (int, bool) {
 	return level, err == nil && level < 64
 }
 
-// ParseIndex reads <N> and .p/<W> of the path of a tile (https://c2sp.org/tlog-tiles): the
-// number in groups of three digits, all but the last with an x before them, and for a
-// partial tile its width, 1 to 255. No log has tiles with more than 15 digits.
+// ParseIndex reads <N> and .p/<W> from the path of a tile (https://c2sp.org/tlog-tiles): the number
+// in groups of three digits, all but the last with an x before them, and for a partial tile its
+// width, 1 to 255. No log has tiles with more than 15 digits.
 func ParseIndex(text string) (index int64, width int, ok bool) {
 	width = TileWidth
 	number, partial, found := strings.Cut(text, ".p/")

@@ -12,17 +12,17 @@ const (
 	TileWidth  = 1 << tileHeight
 )
 
-// levels are those that a tree can have whose size is an int64.
+// levels is how many levels of tiles a tree can have, because its size is an int64.
 const levels = 8
 
-// Tile is consecutive hashes of one level of a tree.
+// Tile holds consecutive hashes of one level of a tree.
 type Tile struct {
 	Level  int
 	Index  int64 // it begins with hash TileWidth*Index of the level
 	Hashes []tlog.Hash
 }
 
-// bytes are the hashes as they are stored and served.
+// bytes returns the hashes as they are stored and served.
 func (t *Tile) bytes() []byte {
 	b := make([]byte, 0, len(t.Hashes)*tlog.HashSize)
 	for i := range t.Hashes {
@@ -31,7 +31,7 @@ func (t *Tile) bytes() []byte {
 	return b
 }
 
-// hashesOf reads what bytes wrote.
+// hashesOf reads the hashes that bytes returned.
 func hashesOf(b []byte) []tlog.Hash {
 	hashes := make([]tlog.Hash, len(b)/tlog.HashSize, TileWidth)
 	for i := range hashes {
@@ -40,17 +40,17 @@ func hashesOf(b []byte) []tlog.Hash {
 	return hashes
 }
 
-// Tree is a tree that leaves can be added to. It holds the tiles at its edge, one of each
-// level, which are less than full. The zero Tree is empty.
+// Tree is a tree that leaves can be added to. It holds only the tiles at its edge: one for each
+// level, less than full. The zero Tree is empty.
 type Tree struct {
 	size int64
 	edge [levels][]tlog.Hash
 }
 
-// Size is how many leaves it has.
+// Size returns how many leaves the tree has.
 func (t *Tree) Size() int64 { return t.size }
 
-// Append adds a leaf, and calls full with each tile that it has filled.
+// Append adds a leaf, and calls full with each tile that this fills.
 func (t *Tree) Append(leaf tlog.Hash, full func(Tile)) {
 	hash := leaf
 	for level := range t.edge {
@@ -66,7 +66,7 @@ func (t *Tree) Append(leaf tlog.Hash, full func(Tile)) {
 	t.size++
 }
 
-// rootOf is the root of a complete subtree: the number of hashes is a power of two.
+// rootOf returns the root of a complete subtree. The number of hashes must be a power of two.
 func rootOf(hashes []tlog.Hash) tlog.Hash {
 	if len(hashes) == 1 {
 		return hashes[0]
@@ -75,7 +75,7 @@ func rootOf(hashes []tlog.Hash) tlog.Hash {
 	return tlog.NodeHash(rootOf(hashes[:half]), rootOf(hashes[half:]))
 }
 
-// Root is the tree's root, of an empty one that of no leaves.
+// Root returns the tree's root. An empty tree has the root that is defined for no leaves.
 func (t *Tree) Root() tlog.Hash {
 	root, err := tlog.TreeHash(t.size, tlog.HashReaderFunc(t.read))
 	if err != nil {
@@ -99,7 +99,7 @@ func (t *Tree) read(indexes []int64) ([]tlog.Hash, error) {
 	return hashes, nil
 }
 
-// partial are the tiles at the edge that have a hash.
+// partial returns the tiles at the edge that are not empty.
 func (t *Tree) partial() (tiles []Tile) {
 	for level, hashes := range t.edge {
 		if len(hashes) > 0 {
@@ -109,10 +109,10 @@ func (t *Tree) partial() (tiles []Tile) {
 	return tiles
 }
 
-// widthAtEdge is how many hashes the tile at the edge has at a level.
+// widthAtEdge returns how many hashes the tile at the edge of a level has.
 func widthAtEdge(size int64, level int) int { return int(size >> (tileHeight * level) % TileWidth) }
 
-// hasTile reports whether a tree of a size has this many hashes of a tile.
+// hasTile reports whether a tree of the given size has at least width hashes of a tile.
 func hasTile(size int64, level int, index int64, width int) bool {
 	there := size>>(tileHeight*level) - index*TileWidth
 	return index <= size>>(tileHeight*level)/TileWidth && there >= int64(width)

@@ -5,10 +5,10 @@
 //
 // A message is an entry: its UUID is the entry's id, its topic the workspace, its
 // payload the entry's data, and its metadata the rest (see the Metadata
-// constants). What the program itself does with the log, such as projecting it,
-// goes through eventlog.Subscriber, which is transactional.
+// constants). The program itself reads the log, for example to project it, through
+// eventlog.Subscriber, which is transactional.
 //
-// A published entry has no trace: no webhook attempt links to the span that published it.
-// Where the link is wanted, Log.AppendTx of eventlog with a Tracer appends in the same
-// transaction (docs/operations/traces.md).
+// A published entry has no trace: no webhook attempt links to the span that published it. If you
+// want the link, use Log.AppendTx of eventlog with a Tracer in the same transaction
+// (docs/operations/traces.md).
 package watermillsql

@@ -18,13 +18,13 @@ const (
 	MetadataPosition    = "position"     // decimal; set on messages read, ignored when published
 	MetadataWorkspaceID = "workspace_id" // set on messages read, ignored when published
 
-	// MetadataChain is the chain value, in hex; set on messages read, ignored when
-	// published. A consumer that keeps positions in a place of its own keeps the
-	// chain with them, and compares it with that of the log when it continues.
+	// MetadataChain is the chain value, in hex; set on messages read, ignored when published. A
+	// consumer that stores positions elsewhere should store the chain with them, and compare it
+	// with the log's when it continues.
 	MetadataChain = "chain"
 )
 
-// Faults of messages that are not faults of their payload.
+// Faults of messages outside their payload.
 var (
 	errMessageID        = errors.New("the message's UUID is the entry's id: want 1 to 64 of A-Z a-z 0-9 _ -")
 	errMessageCreatedAt = errors.New("metadata created_at has the wrong form: want " + domain.PublishTimeDescription)
@@ -51,7 +51,7 @@ func draftOf(workspaceID string, msg *message.Message) (domain.Draft, error) {
 	return d, nil
 }
 
-// messageOf makes a message of an entry.
+// messageOf makes a message from an entry.
 func messageOf(e *domain.Entry) *message.Message {
 	msg := message.NewMessage(e.ID, message.Payload(e.Data))
 	msg.Metadata.Set(MetadataType, e.Type)

@@ -10,12 +10,12 @@ import (
 // program itself. It is stored, so it must not change.
 const groupPrefix = "tap:"
 
-// Offsets keeps the positions of consumer groups among the log's checkpoints, as
-// the consumer "tap:" and the group's name.
+// Offsets keeps the positions of consumer groups among the log's checkpoints. The consumer's name
+// is "tap:" and the group's name.
 type Offsets struct{}
 
-// makeCheckpoint is for the workspace $1 and the consumer $2; it does nothing
-// while there is no such workspace.
+// makeCheckpoint makes the checkpoint of consumer $2 in workspace $1. It does nothing if there is
+// no such workspace.
 const makeCheckpoint = `
 	INSERT INTO log_checkpoint (workspace_id, consumer)
 	SELECT w.workspace_id, $2::text FROM workspace w
@@ -23,7 +23,7 @@ const makeCheckpoint = `
 	   AND NOT EXISTS (SELECT FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = $2::text)
 	    ON CONFLICT DO NOTHING`
 
-// NextOffsetQuery locks the group's checkpoint, if no other member has it.
+// NextOffsetQuery reads and locks the group's checkpoint, unless another member holds it.
 func (Offsets) NextOffsetQuery(params wsql.NextOffsetQueryParams) (wsql.Query, error) {
 	return wsql.Query{
 		Query: `SELECT position, chain FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $2::text FOR UPDATE SKIP LOCKED`,
@@ -31,8 +31,8 @@ func (Offsets) NextOffsetQuery(params wsql.NextOffsetQueryParams) (wsql.Query, e
 	}, nil
 }
 
-// AckMessageQuery moves the group's checkpoint, never back, and keeps the start of the
-// log's chain there.
+// AckMessageQuery moves the group's checkpoint, never back, and stores the first bytes of the log's
+// chain there.
 func (Offsets) AckMessageQuery(params wsql.AckMessageQueryParams) (wsql.Query, error) {
 	return wsql.Query{
 		Query: `UPDATE log_checkpoint SET position = $3, moved_at = statement_timestamp(),

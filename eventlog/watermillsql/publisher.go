@@ -42,11 +42,10 @@ func NewPublisher(db wsql.ContextExecutor, clock func() time.Time, logger waterm
 // none. Messages whose entries the log already holds are skipped and count as
 // published.
 //
-// The error wraps an *eventlog.RefusedError when the log refuses an entry, an
-// *eventlog.HeldError when another transaction holds the workspace, an
-// *eventlog.ClockError when this program's clock is wrong, and a
-// *domain.DraftError when a message is not an entry. All but the last also abort
-// the transaction that the Publisher was made on.
+// The error wraps an *eventlog.RefusedError if the log refuses an entry, an *eventlog.LockedError
+// if another transaction holds the workspace's lock, an *eventlog.ClockError if this program's
+// clock is wrong, and a *domain.DraftError if a message is not an entry. All but the last also
+// abort the transaction that the Publisher was made on.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	err := p.inner.Publish(topic, messages...)
 	if err != nil {
@@ -55,8 +54,8 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
-// Close waits for the calls under way and refuses further ones. The transaction
-// or pool stays open; it belongs to the caller.
+// Close waits for the calls in flight and refuses further ones. The transaction or pool stays open;
+// it belongs to the caller.
 func (p *Publisher) Close() error {
 	if err := p.inner.Close(); err != nil {
 		return fmt.Errorf("close the publisher: %w", err)

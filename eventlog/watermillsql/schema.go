@@ -23,12 +23,12 @@ type Schema struct {
 	// needs it.
 	Clock func() time.Time
 
-	// BatchSize is the most entries read in one transaction. Default 100.
+	// BatchSize is the maximum number of entries read in one transaction. Default 100.
 	BatchSize int
 }
 
-// InsertQuery checks the messages and gives the statement that appends all of
-// them or fails, and with it the producer's transaction.
+// InsertQuery checks the messages and returns the statement that appends all of them. If the
+// statement fails, it aborts the producer's transaction.
 func (s Schema) InsertQuery(params wsql.InsertQueryParams) (wsql.Query, error) {
 	if s.Clock == nil {
 		return wsql.Query{}, errors.New("watermillsql: a Schema that publishes needs a Clock")
@@ -53,12 +53,12 @@ func (s Schema) InsertQuery(params wsql.InsertQueryParams) (wsql.Query, error) {
 // member of the group finds nothing meanwhile, instead of waiting with a
 // transaction open.
 //
-// Where the workspace was created after the subscription, this makes the group's
-// checkpoint, which the next read finds.
+// If the workspace was created after the subscription, the query makes the group's checkpoint,
+// which the next read finds.
 //
-// Where the log is not the one that the group has read, there is one row that says
-// so. An error of the statement would not do: watermill-sql takes that for the end of
-// the rows.
+// If the log is not the one that the group has read, the query returns one row that says so. It
+// cannot fail instead, because watermill-sql takes an error of the statement for the end of the
+// rows.
 func (s Schema) SelectQuery(params wsql.SelectQueryParams) (wsql.Query, error) {
 	next, err := params.OffsetsAdapter.NextOffsetQuery(wsql.NextOffsetQueryParams{
 		Topic: params.Topic, ConsumerGroup: params.ConsumerGroup,
@@ -87,8 +87,8 @@ func (s Schema) SelectQuery(params wsql.SelectQueryParams) (wsql.Query, error) {
 	}, nil
 }
 
-// UnmarshalMessage makes a message of an entry. The error is an
-// *eventlog.OtherLogError when the log is not the one that the group has read.
+// UnmarshalMessage makes a message from an entry. The error is an *eventlog.OtherLogError if the
+// log is not the one that the group has read.
 func (s Schema) UnmarshalMessage(params wsql.UnmarshalMessageParams) (wsql.Row, error) {
 	var (
 		e     domain.Entry
@@ -112,8 +112,8 @@ func (s Schema) SchemaInitializingQueries(wsql.SchemaInitializingQueriesParams) 
 	return nil, nil
 }
 
-// SubscribeIsolationLevel is the ordinary level: the lock on the checkpoint is
-// all that a consumer group needs.
+// SubscribeIsolationLevel returns read committed: the lock on the checkpoint is all that a consumer
+// group needs.
 func (s Schema) SubscribeIsolationLevel() sql.IsolationLevel {
 	return sql.LevelReadCommitted
 }

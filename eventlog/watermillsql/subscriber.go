@@ -17,7 +17,7 @@ type SubscriberConfig struct {
 	// gets every entry; the members of one share them.
 	ConsumerGroup string
 
-	// BatchSize is the most entries read, and acknowledged, in one transaction.
+	// BatchSize is the maximum number of entries read, and acknowledged, in one transaction.
 	// Default 100.
 	BatchSize int
 
@@ -27,8 +27,7 @@ type SubscriberConfig struct {
 	// RetryInterval is the wait after a failed read. Default 1 s.
 	RetryInterval time.Duration
 
-	// AckDeadline is how long one message may take; then it is given out again.
-	// Default 30 s.
+	// AckDeadline is how long one message may take before it is delivered again. Default 30 s.
 	AckDeadline time.Duration
 
 	// ResendInterval is the wait before a nacked message comes again. Default 1 s.
@@ -43,17 +42,17 @@ type SubscriberConfig struct {
 // visible position, in order, from the first one on. A workspace may be
 // subscribed to before it exists.
 //
-// It is watermill-sql's Subscriber with Schema and Offsets, and gives every entry
-// at least once: the group's checkpoint moves when all messages of a batch were
-// acknowledged or one of them was refused. Handlers are therefore idempotent, do
-// their work outside wsql.TxFromContext (a nack does not roll that transaction
-// back) and are quick, because the transaction stays open for the whole batch.
-// What must happen exactly once belongs into an eventlog.Subscriber.
+// It is watermill-sql's Subscriber with Schema and Offsets, and delivers every entry at least once:
+// the group's checkpoint moves when all messages of a batch were acknowledged, or one of them was
+// not acknowledged in time. Handlers must therefore be idempotent, do their work outside
+// wsql.TxFromContext (a nack does not roll that transaction back) and be quick, because the
+// transaction stays open for the whole batch. Work that must happen exactly once belongs in an
+// eventlog.Subscriber.
 //
-// Where the log is no longer the one that the group has read (an older backup was
-// restored, or a server without the last commits took over), reads fail and log an
-// error that says so, instead of passing over new entries at positions that the group
-// has passed. The group can begin again under another name.
+// If the log is no longer the one that the group has read (an older backup was restored, or a
+// server without the last commits took over), reads fail and log an error that says so. Otherwise
+// they would skip new entries at positions that the group has passed. The group can begin again
+// under another name.
 func NewSubscriber(db wsql.Beginner, cfg SubscriberConfig) (*wsql.Subscriber, error) {
 	if !domain.IsID(cfg.ConsumerGroup) {
 		return nil, fmt.Errorf("watermillsql: SubscriberConfig.ConsumerGroup %q: want 1 to 64 of A-Z a-z 0-9 _ -", cfg.ConsumerGroup)

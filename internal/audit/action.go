@@ -5,7 +5,7 @@ import "fmt"
 // Action is a kind of change.
 type Action string
 
-// The actions that the trail has.
+// The actions in the trail.
 const (
 	WorkspaceCreate     Action = "workspace.create"
 	WorkspaceSet        Action = "workspace.set"
@@ -53,8 +53,7 @@ func Actions() []Action {
 	}
 }
 
-// Label describes the action for people. An action of a newer program is its
-// own label.
+// Label describes the action for people. An unknown action, from a newer program, is its own label.
 func (a Action) Label() string {
 	switch a {
 	case WorkspaceCreate:

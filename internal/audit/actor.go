@@ -21,22 +21,21 @@ type Actor struct {
 	Via  Via
 	Name string // for people; many identity providers let people choose it themselves
 
-	// Issuer and Subject tell people apart whatever their names are: the identity
-	// provider's address, and its unchanging id of the person. For a sign-in link,
-	// Issuer is empty and Subject the link's id, as in the line about its creation.
-	// Commands and the service have neither.
+	// Issuer and Subject identify a person independently of the name: the identity provider's
+	// address, and its permanent id of the person. For a sign-in link, Issuer is empty and Subject
+	// is the link's id, as in the line about its creation. Commands and the service have neither.
 	Issuer, Subject string
 }
 
 type actorKey struct{}
 
-// As returns a context whose changes the actor makes. In a context without an
-// actor, changes are made by the account that runs the program, as by a command.
+// As returns a context that attributes changes to the actor. Without an actor in the context,
+// changes are attributed to the account that runs the program, as for commands.
 func As(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// AsService returns a context for changes that a serving process makes by itself.
+// AsService returns a context that attributes changes to the serving process itself.
 func AsService(ctx context.Context) context.Context {
 	return As(ctx, Actor{Via: ViaService, Name: account()})
 }
@@ -48,7 +47,7 @@ func actorOf(ctx context.Context) Actor {
 	return Actor{Via: ViaCommand, Name: account()}
 }
 
-// account names the account that runs the program as account@machine.
+// account returns the account that runs the program, as account@machine.
 func account() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {

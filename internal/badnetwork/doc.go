@@ -1,10 +1,8 @@
-// Package badnetwork is a TCP proxy whose connections break on request in the ways
-// in which networks break: they are reset, go silent without an end, become slow,
-// or are refused.
+// Package badnetwork is a TCP proxy that breaks connections on request in the ways that networks
+// do: they are reset, go silent without being closed, become slow, or are refused.
 //
-// A connection that has gone silent stays open on both sides, as when a middlebox
-// has forgotten it: what is sent into it is acknowledged and lost, and the end of
-// one side never reaches the other. Connections made later work. That difference
-// between old and new connections is what a failed middlebox looks like to a
-// program.
+// A silent connection stays open on both sides, as if a middlebox had forgotten it: what one side
+// sends is acknowledged and lost, and if one side closes, the other never hears of it. Connections
+// made later work. That difference between old and new connections is how a failed middlebox looks
+// to a program.
 package badnetwork

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// link is one connection: of a client to the proxy, and of the proxy to the server.
+// link is one proxied connection: from a client to the proxy, and from the proxy to the server.
 type link struct {
 	client, server net.Conn
 	delay          func() time.Duration
@@ -19,7 +19,7 @@ type link struct {
 
 const unlimited = math.MaxInt64
 
-// bufferSize is of one piece of data, in bytes.
+// bufferSize is the largest piece of data, in bytes.
 const bufferSize = 32 << 10
 
 // pass passes data on in both directions until both have ended.
@@ -44,7 +44,7 @@ func (l *link) copy(to, from net.Conn, toClient bool) {
 		if err == nil {
 			continue
 		}
-		// The end of one side is the end of the other, unless nothing gets through.
+		// When one side closes, close the other too, unless the link is silent.
 		if !l.silent.Load() {
 			closeWrite(to)
 		}
@@ -52,7 +52,7 @@ func (l *link) copy(to, from net.Conn, toClient bool) {
 	}
 }
 
-// forward passes a piece on; false when the link is to be reset.
+// forward passes a piece on; false: the link must be reset.
 func (l *link) forward(to net.Conn, piece []byte, toClient bool) bool {
 	if d := l.delay(); d > 0 {
 		l.sleep(d)

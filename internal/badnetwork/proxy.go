@@ -40,25 +40,24 @@ func Listen(ctx context.Context, upstream string) (*Proxy, error) {
 
 func sleep(d time.Duration) { <-time.After(d) }
 
-// Address is where clients connect to.
+// Address returns the address that clients connect to.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// Point makes connections from now on go to another upstream address.
+// Point sends new connections to another upstream address.
 func (p *Proxy) Point(upstream string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.upstream = upstream
 }
 
-// Delay makes every piece of data take this time in each direction; 0 ends it.
+// Delay delays every piece of data by latency, in each direction; 0 ends it.
 func (p *Proxy) Delay(latency time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.latency = latency
 }
 
-// Refuse resets connections that are made, until it is called with false. Those
-// that exist go on.
+// Refuse resets new connections until it is called with false. Existing connections continue.
 func (p *Proxy) Refuse(refusing bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,22 +71,22 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// CutAfter resets each of the connections when it has passed on this many more
-// bytes to the client, so that an answer is cut in its middle.
+// CutAfter resets each existing connection once it has passed on this many more bytes to the
+// client, so that an answer is cut in the middle.
 func (p *Proxy) CutAfter(bytes int64) {
 	for _, l := range p.all() {
 		l.limit(bytes)
 	}
 }
 
-// Silence makes all connections silent. They stay so: see Restore.
+// Silence makes all existing connections silent. They stay silent until Restore resets them.
 func (p *Proxy) Silence() {
 	for _, l := range p.all() {
 		l.silent.Store(true)
 	}
 }
 
-// Partition makes connections silent, those that exist and those made until Restore.
+// Partition makes connections silent: existing ones, and new ones until Restore.
 func (p *Proxy) Partition() {
 	p.mu.Lock()
 	p.silent = true
@@ -95,9 +94,8 @@ func (p *Proxy) Partition() {
 	p.Silence()
 }
 
-// Restore ends everything that Delay, Refuse and Partition began, and resets
-// the connections that are silent, as a host does that is asked about a connection
-// which it does not know.
+// Restore ends everything that Delay, Refuse and Partition began. It resets silent connections, as
+// a host does with a connection that it does not know.
 func (p *Proxy) Restore() {
 	p.mu.Lock()
 	p.latency, p.refusing, p.silent = 0, false, false

@@ -14,28 +14,28 @@ import (
 	"time"
 )
 
-// ErrOutcomeUnknown says that a caller's context ended after a batch had taken its
-// item. The batch may still be using the item.
+// ErrOutcomeUnknown means that a caller's context ended after a batch had taken its item. The batch
+// may still be using the item.
 var ErrOutcomeUnknown = errors.New("outcome unknown")
 
-// Unknown reports whether an error of Do leaves open what became of the item: its
-// batch had begun and did not end, or it panicked.
+// Unknown reports whether an error of Do leaves the item's outcome open: its batch had begun and
+// not ended, or it panicked.
 func Unknown(err error) bool {
 	_, panicked := errors.AsType[*PanicError](err)
 	return panicked || errors.Is(err, ErrOutcomeUnknown)
 }
 
-// errNotBegun says that a caller's context ended before a batch took its item.
+// errNotBegun means that a caller's context ended before a batch took its item.
 var errNotBegun = errors.New("not begun")
 
-// PanicError is what every caller of a batch gets when the work panics. Part of
-// the work may be done.
+// PanicError is the error for every caller of a batch whose work panics. Part of the work may be
+// done.
 type PanicError struct {
-	Value any    // nil: the goroutine was ended, by runtime.Goexit
+	Value any    // nil: runtime.Goexit ended the goroutine
 	Stack []byte // of the goroutine that did the work
 }
 
-// Error gives the value and the stack.
+// Error returns the value and the stack.
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("panic in a batch: %v\n%s", e.Value, e.Stack)
 }
@@ -46,32 +46,31 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Config of a Coalescer of items of type T.
+// Config configures a Coalescer of items of type T.
 type Config[T any] struct {
-	// Run works on one batch and puts each result into its item. The items are in
-	// the order in which their callers came. Several goroutines may call it at once,
-	// as Concurrent allows. The context has the values of the leader's, but only the
-	// Timeout ends it, because others depend on the batch.
+	// Run works on one batch and puts each result into its item. The items are in the order in
+	// which their callers arrived. Up to Concurrent goroutines may call it at once. The context has
+	// the values of the leader's context, but only Timeout ends it, because other callers depend on
+	// the batch.
 	Run func(ctx context.Context, items []T)
 
 	Timeout    time.Duration // of one batch; required
-	Concurrent int           // the most batches under way at once; default 1
-	Max        int           // the most items of a batch; default: no bound
+	Concurrent int           // the most batches in flight at once; default 1
+	Max        int           // the most items in a batch; default: no limit
 
-	// Detached batches run in goroutines of their own, so that every caller can
-	// return when its context ends. Otherwise the leader of a batch works in its
-	// own goroutine and stays until the batch has ended: that saves a goroutine,
-	// and the leader always learns its result.
+	// Detached runs each batch in a goroutine of its own, so that every caller can return when its
+	// context ends. Otherwise the leader of a batch works in its own goroutine and stays until the
+	// batch has ended: that saves a goroutine, and the leader always learns its result.
 	Detached bool
 }
 
-// Coalescer collects the items of concurrent callers into batches. Items that come
-// while Concurrent batches are under way wait for the next one, so a batch never
-// begins before the calls that it serves. A lone caller does not wait.
+// Coalescer collects the items of concurrent callers into batches. Items that arrive while
+// Concurrent batches are in flight wait for the next one, so a batch never begins before the calls
+// that it serves. A lone caller does not wait.
 //
-// A Coalescer has no goroutine of its own. One of the callers of a batch is its
-// leader: a caller that comes when fewer than Concurrent batches are under way, or
-// the oldest waiting caller, to which the leader of a batch that ends hands off.
+// A Coalescer has no goroutine of its own. One caller of each batch is its leader: a caller that
+// arrives while fewer than Concurrent batches are in flight, or the oldest waiting caller when the
+// leader of a finished batch hands off.
 type Coalescer[T any] struct {
 	cfg Config[T]
 
@@ -81,11 +80,11 @@ type Coalescer[T any] struct {
 	last    int           // size of the last batch
 }
 
-// pending is one call of Do under way.
+// pending is one call of Do in flight.
 type pending[T any] struct {
 	ctx    context.Context // of the caller
 	item   T
-	events chan event // nil for a leader that need not wait; holds one
+	events chan event // nil for a leader that need not wait; capacity 1
 	err    error      // read after batchEnded
 }
 
@@ -93,7 +92,7 @@ type pending[T any] struct {
 type event int
 
 const (
-	leadBatch  event = iota // it is to lead the next batch, in its own goroutine
+	leadBatch  event = iota // it must lead the next batch, in its own goroutine
 	batchEnded              // the batch that took its item has ended
 )
 
@@ -106,11 +105,10 @@ func New[T any](cfg Config[T]) *Coalescer[T] {
 	return &Coalescer[T]{cfg: cfg}
 }
 
-// Do has a batch work on the item and returns nil when that batch has ended; the
-// results are in the item. The error is a *PanicError when the work panicked.
-// Otherwise ctx has ended and the error wraps its cause: either no batch has taken
-// the item, and none will, or the error is an ErrOutcomeUnknown and the caller must
-// not touch the item any more.
+// Do has a batch work on the item and returns nil when that batch has ended; the result is in the
+// item. The error is a *PanicError if the work panicked. Any other error means that ctx has ended,
+// and wraps its cause. If it is an ErrOutcomeUnknown, the caller must not touch the item any more.
+// Otherwise no batch has taken the item, and none will.
 func (c *Coalescer[T]) Do(ctx context.Context, item T) error {
 	if ctx.Err() != nil {
 		return left(ctx, errNotBegun)
@@ -134,7 +132,8 @@ func (c *Coalescer[T]) Do(ctx context.Context, item T) error {
 	}
 }
 
-// join reports whether a new caller leads a batch at once. Otherwise it waits.
+// join reports whether a new caller leads a batch at once. If not, it adds the caller to those who
+// wait.
 func (c *Coalescer[T]) join(p *pending[T]) (leads bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +149,7 @@ func (c *Coalescer[T]) join(p *pending[T]) (leads bool) {
 	return leads
 }
 
-// leave is for a waiting caller whose context has ended.
+// leave removes a waiting caller whose context has ended, and returns its error.
 func (c *Coalescer[T]) leave(p *pending[T]) error {
 	c.mu.Lock()
 	i := slices.Index(c.waiting, p)
@@ -177,7 +176,7 @@ func left(ctx context.Context, what error) error {
 	return fmt.Errorf("%w: %w", what, context.Cause(ctx))
 }
 
-// runBatch works on the batch of a leader and hands off.
+// runBatch works on a leader's batch and hands off.
 func (c *Coalescer[T]) runBatch(leader *pending[T]) {
 	c.linger()
 	batch := c.take(leader)
@@ -225,7 +224,7 @@ func (c *Coalescer[T]) linger() {
 	}
 }
 
-// take makes a batch of the leader and those that wait.
+// take makes a batch of the leader and the waiting callers, up to Max.
 func (c *Coalescer[T]) take(leader *pending[T]) []*pending[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,7 +239,7 @@ func (c *Coalescer[T]) take(leader *pending[T]) []*pending[T] {
 	return batch
 }
 
-// handOff makes the oldest caller that waits a leader.
+// handOff makes the oldest waiting caller a leader.
 func (c *Coalescer[T]) handOff() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package brand holds the name that stands in header names, in the User-Agent
-// of deliveries and in API keys (docs/contract/decisions.md, "Names").
+// Package brand holds the name that appears in header names, in the User-Agent of deliveries and in
+// API keys (docs/contract/decisions.md, "Names").
 package brand
 
 import (
@@ -48,7 +48,7 @@ func (b Brand) String() string {
 	return b.name
 }
 
-// KeyPrefix is the brand as API keys begin with it: in lower case.
+// KeyPrefix returns the brand in lower case, as API keys begin with it.
 func (b Brand) KeyPrefix() string { return strings.ToLower(b.String()) }
 
 // SignatureHeader names the header with a delivery's signatures.

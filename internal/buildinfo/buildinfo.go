@@ -1,5 +1,5 @@
-// Package buildinfo says which version of the program runs, from what the Go
-// toolchain writes into every binary.
+// Package buildinfo tells which version of the program is running, from what the Go toolchain
+// writes into every binary.
 package buildinfo
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Info describes a build. Fields that the toolchain did not write are empty: go run,
-// for one, writes no commit.
+// Info describes a build. Fields that the toolchain did not write are empty. For example, go run
+// writes no commit.
 type Info struct {
 	Version  string `json:"version"`  // such as v1.2.0; of a commit without a tag, a pseudo-version; "devel" when unknown
 	Commit   string `json:"commit"`   // hash
@@ -22,7 +22,7 @@ type Info struct {
 	Platform string `json:"platform"` // such as linux/amd64
 }
 
-// Read returns what the running binary says.
+// Read returns the build information of the running binary.
 func Read() Info {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

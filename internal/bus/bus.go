@@ -1,6 +1,5 @@
-// Package bus opens message brokers by their URL. What a broker needs to be one is a
-// Watermill publisher that can say whether it works; each kind is registered by the scheme
-// of its URLs where the program is put together.
+// Package bus opens message brokers by their URL. A broker needs a Watermill publisher that can
+// report whether it works. The program registers each kind of broker by the scheme of its URLs.
 package bus
 
 import (
@@ -24,31 +23,31 @@ const (
 	MetadataContentType = "content-type" // of the payload
 )
 
-// Publisher publishes messages of workspaces: the topic is the workspace's id, the UUID
-// that of the entry, and the metadata has at least MetadataType. How broker's subjects,
-// topics and keys are made of these is the publisher's own.
+// Publisher publishes messages of workspaces. The topic is the workspace's id, the message's UUID
+// is the entry's id, and the metadata holds at least MetadataType. Each publisher derives the
+// broker's subjects, topics and keys from these in its own way.
 //
-// Publish of one message returns when the broker has stored it, and is given up after
-// some seconds. Messages of a workspace that are published one after the other are stored
-// in that order; one that is published again is stored once, where the broker can tell.
+// Publishing one message returns when the broker has stored it, and gives up after some seconds.
+// Messages of a workspace that are published one after the other are stored in that order. A
+// message that is published again is stored once if the broker can recognise it.
 type Publisher interface {
 	message.Publisher
 
-	// Probe returns why nothing can be published, whatever the workspace; nil: it can.
+	// Probe returns why nothing can be published for any workspace; nil if publishing works.
 	Probe(ctx context.Context) error
 }
 
-// Config of a Publisher.
+// Config configures a Publisher.
 type Config struct {
-	Name   string // of this program, for people who look at the broker
+	Name   string // this program's name, shown in the broker
 	Logger *slog.Logger
 }
 
-// Open opens a Publisher. It does not wait for the broker: that one cannot be reached is
-// told by Probe. The error says what is wrong with the URL, without its passwords.
+// Open opens a Publisher. It does not wait for the broker: Probe reports a broker that cannot be
+// reached. The error says what is wrong with the URL, without its passwords.
 type Open func(url string, cfg Config) (Publisher, error)
 
-// Schemes are kinds of brokers, by the scheme of their URLs.
+// Schemes holds the kinds of brokers by the scheme of their URLs.
 type Schemes map[string]Open
 
 // Open opens the broker at a URL.

@@ -1,6 +1,6 @@
-// This file is NATS JetStream as a bus: Watermill's publisher for NATS, with
-// subjects of workspaces and types, and ids by which the server tells what it has stored
-// already.
+// This file implements a bus on NATS JetStream, with Watermill's publisher for NATS. Subjects hold
+// the workspace and the type, and message ids let the server recognise messages that it has already
+// stored.
 
 package bus
 
@@ -37,12 +37,12 @@ const (
 	pingInterval = 5 * time.Second
 	pingsOut     = 2
 
-	// duplicateWindow is for how long the stream that the program makes remembers the ids of
-	// messages. It is JetStream's default.
+	// duplicateWindow is how long a stream that this program makes remembers message ids. It is
+	// JetStream's default.
 	duplicateWindow = 2 * time.Minute
 )
 
-// JetStream is Watermill's publisher for NATS, on a stream.
+// JetStream is Watermill's publisher for NATS, publishing to a stream.
 type JetStream struct {
 	*wmnats.Publisher
 
@@ -51,7 +51,7 @@ type JetStream struct {
 	target *Target
 }
 
-// OpenJetStream opens a stream; it is a bus.Open.
+// OpenJetStream opens a publisher to a stream. It has the type Open.
 func OpenJetStream(address string, cfg Config) (Publisher, error) {
 	target, err := ParseTarget(address)
 	if err != nil {
@@ -78,7 +78,7 @@ func newPublisher(conn *nats.Conn, target *Target) (*JetStream, error) {
 			ConnectOptions: []nats.JSOpt{wait},
 			PublishOptions: []nats.PubOpt{nats.ExpectStream(target.Stream)},
 		},
-	}, watermill.NopLogger{}) // it logs nothing but each message
+	}, watermill.NopLogger{}) // it would only log each message
 	if err != nil {
 		return nil, fmt.Errorf("prepare to publish: %w", err)
 	}
@@ -89,18 +89,17 @@ func newPublisher(conn *nats.Conn, target *Target) (*JetStream, error) {
 	return &JetStream{inner, conn, stream, target}, nil
 }
 
-// Connect connects in the background, and again whenever the connection is lost. Nothing
-// is kept for later meanwhile: what is published then is an error at once, so that the
-// memory is bounded and the caller knows what was stored. Credentials that are refused are
-// tried again, too: the server's operator may mend them there. What more says takes
-// precedence.
+// Connect connects in the background, and reconnects whenever the connection is lost. Without a
+// connection, publishing fails at once instead of buffering: this bounds the memory, and the caller
+// knows what was stored. Refused credentials are retried too, because the server's operator may
+// correct them. Options in more take precedence.
 func Connect(target *Target, cfg Config, more ...nats.Option) (*nats.Conn, error) {
 	options := []nats.Option{
 		nats.Name(cfg.Name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
 		nats.ReconnectBufSize(-1), nats.Timeout(connectTimeout), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsOut),
 		nats.IgnoreAuthErrorAbort(),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if !errors.Is(err, nats.ErrAuthorization) { // at each attempt to connect, which others tell of once
+			if !errors.Is(err, nats.ErrAuthorization) { // it comes at each attempt to connect; others report it once
 				cfg.Logger.Warn("the message broker refuses something", "error", err) // such as a subject
 			}
 		}),
@@ -120,8 +119,8 @@ func Connect(target *Target, cfg Config, more ...nats.Option) (*nats.Conn, error
 
 var errNotConnected = errors.New("there is no connection to NATS")
 
-// Probe looks whether the server is connected and the stream has a leader. It makes the
-// stream if it does not exist and the address says with how many replicas.
+// Probe checks that the server is connected and that the stream has a leader. It makes a missing
+// stream if the address gives the number of replicas.
 func (p *JetStream) Probe(ctx context.Context) error {
 	if !p.conn.IsConnected() {
 		if err := p.conn.LastError(); err != nil {
@@ -156,7 +155,7 @@ func (p *JetStream) makeStream(ctx context.Context) error {
 	return nil
 }
 
-// marshaler makes NATS messages: the subject is prefix, workspace and type, such as
+// marshaler makes NATS messages. The subject is prefix, workspace and type, such as
 // ledgerfeed.acme.invoice.sent. It is a wmnats.Marshaler.
 type marshaler struct{ prefix string }
 
@@ -179,13 +178,13 @@ func MessageID(workspaceID, id string) string { return workspaceID + "/" + id }
 type Target struct {
 	Servers  string // for nats.Connect
 	Stream   string // default LEDGERFEED
-	Subject  string // the beginning of the subjects; default ledgerfeed
-	Replicas int    // with so many the stream is made where it does not exist; 0: it is not made
+	Subject  string // how the subjects begin; default ledgerfeed
+	Replicas int    // number of replicas for a stream that Probe makes; 0: it makes none
 	Creds    string // a file with credentials (JWT and key); empty: none
-	CA       string // a file with certificates of authorities (PEM); empty: those of the system
+	CA       string // a file with CA certificates (PEM); empty: the system's
 }
 
-// JetStreamSchemes are those of JetStream's addresses.
+// JetStreamSchemes returns the schemes of JetStream addresses.
 func JetStreamSchemes() []string { return []string{"nats", "tls"} }
 
 var (
@@ -193,7 +192,7 @@ var (
 	subjectForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$`)
 )
 
-// maxReplicas is JetStream's.
+// maxReplicas is JetStream's limit.
 const maxReplicas = 5
 
 // ParseTarget reads an address. The error does not show passwords.
@@ -258,8 +257,7 @@ func (t *Target) set(name, value string) error {
 }
 
 // Files are read again for each connection, because certificates and credentials are renewed. They
-// are read as a person may have written them, with an editor of Windows. Connect returns what is
-// wrong in them.
+// may have a byte order mark, as Windows editors write it. Connect reports a file that is wrong.
 
 var errNoCertificate = errors.New("it holds no certificate in PEM form")
 

@@ -12,57 +12,58 @@ import (
 	"time"
 )
 
-// Config of a Listener.
+// Config configures a Listener.
 type Config struct {
-	// Max is how many connections there may be at the same time, MaxPerAddress how
-	// many of them from one address (of IPv6, from one network of 64 bits). Peers in
-	// Proxies have no bound of their own, because they are many callers.
+	// Max is the most connections at the same time, MaxPerAddress the most from one address (for
+	// IPv6, from one /64 network). Peers in Proxies have no limit of their own, because each stands
+	// for many callers.
 	Max, MaxPerAddress int
 	Proxies            []netip.Prefix
 
-	// UnprovenIdle is how long a connection may be without a request under way
-	// before Conn.Prove was called, if the server would let it be for longer.
+	// UnprovenIdle is how long a connection may stay without a request in flight before Conn.Prove
+	// is called, if the server would allow longer.
 	UnprovenIdle time.Duration
-	Clock        func() time.Time // that UnprovenIdle goes by; nil: time.Now
+	Clock        func() time.Time // for UnprovenIdle; nil: time.Now
 
-	// Refusal is what a connection gets that finds no place; it must be short. The peer
-	// is as net.Conn names it.
+	// Refusal returns what a refused connection gets, which must be short. peer is the remote
+	// address as net.Conn formats it.
 	Refusal func(peer string) []byte
 
-	// Refused is called after each refusal, Evicted when an idle connection loses its place
-	// to a new one; nil: nothing is. Evicted must not call the Listener.
+	// Refused is called after each refusal, Evicted when an idle connection is closed to make room
+	// for a new one; nil: no callback. Evicted must not call the Listener.
 	Refused, Evicted func()
 }
 
-// Listener accepts connections up to its bounds. One beyond them takes the place
-// of a connection that has no request under way, first of one that has not proven
-// itself; where there is none, it gets the refusal. The server must call ConnState.
+// Listener accepts connections up to its limits. A connection beyond them replaces one that has no
+// request in flight, an unproven one first. If all have requests in flight, the new connection gets
+// the refusal. The server must call ConnState.
 type Listener struct {
 	net.Listener
 
 	cfg     Config
-	closing chan struct{} // holds one for each refused connection that is being closed
+	closing chan struct{} // holds one element for each refused connection that is closing
 
 	mu        sync.Mutex
 	total     int
 	addresses map[netip.Addr]int
-	idle      [2]*list.List // of *Conn without a request under way, the longest first: unproven ones, and others
+	idle      [2]*list.List // each *Conn without a request in flight, longest idle first: unproven, proven
 }
 
-// Which list of idle connections.
+// Indexes of Listener.idle.
 const (
 	unproven = iota
 	proven
 )
 
-// newcomers is which part of all connections, one in so many, is for addresses that have none.
+// newcomers sets the share of connections, one in newcomers, that is reserved for addresses without
+// a connection.
 const newcomers = 8
 
-// maxClosing is how many refused connections may be open at the same time, so
-// that their callers can read the refusal; more are closed at once.
+// maxClosing is how many refused connections may stay open at the same time, so that their callers
+// can read the refusal. Further ones are closed at once.
 const maxClosing = 8
 
-// Wrap bounds the connections of a TCP listener.
+// Wrap limits the connections of a TCP listener.
 func Wrap(l net.Listener, cfg Config) *Listener {
 	cfg.Max, cfg.MaxPerAddress = max(1, cfg.Max), max(1, cfg.MaxPerAddress)
 	if cfg.Clock == nil {
@@ -80,7 +81,7 @@ func Wrap(l net.Listener, cfg Config) *Listener {
 	}
 }
 
-// Accept waits for the next connection that finds a place; it is a *Conn.
+// Accept waits for the next connection within the limits and returns it as a *Conn.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
@@ -98,15 +99,15 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Open is how many connections there are.
+// Open returns how many connections there are, including the places that TakePlace counts.
 func (l *Listener) Open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.total
 }
 
-// ConnState is for http.Server. The connection is one of Accept, or has a method
-// NetConn that returns it.
+// ConnState is the hook for http.Server. conn comes from Accept, or has a method NetConn that leads
+// to such a connection.
 func (l *Listener) ConnState(conn net.Conn, state http.ConnState) {
 	c := unwrap(conn)
 	if c == nil {
@@ -119,7 +120,7 @@ func (l *Listener) ConnState(conn net.Conn, state http.ConnState) {
 		c.leaveIdle()
 	case http.StateIdle:
 		c.enterIdle()
-	default: // a new one is idle from the start, and Close has been called for others
+	default: // new connections start idle; closed ones went through Close
 	}
 }
 
@@ -136,7 +137,7 @@ func unwrap(conn net.Conn) *Conn {
 	}
 }
 
-// admit gives a connection a place; nil: there is none.
+// admit registers a connection; it returns nil if there is no room.
 func (l *Listener) admit(tcp *net.TCPConn) *Conn {
 	c := &Conn{TCPConn: tcp, listener: l, address: l.addressOf(tcp)}
 	l.mu.Lock()
@@ -153,8 +154,8 @@ func (l *Listener) admit(tcp *net.TCPConn) *Conn {
 	return c
 }
 
-// makeRoom reports whether there is a place for one more of an address, if need be that of
-// an idle connection. The caller holds mu.
+// makeRoom reports whether there is room for one more connection from address, and closes an idle
+// one if necessary. The caller holds mu.
 func (l *Listener) makeRoom(address netip.Addr) bool {
 	if address.IsValid() && l.addresses[address] >= l.cfg.MaxPerAddress && !l.evict(address) {
 		return false
@@ -166,7 +167,7 @@ func (l *Listener) makeRoom(address netip.Addr) bool {
 	return l.total < most || l.evict(netip.Addr{})
 }
 
-// addressOf is the address that a connection counts for; invalid: a proxy's.
+// addressOf returns the address that a connection counts against; the zero Addr for a proxy.
 func (l *Listener) addressOf(conn net.Conn) netip.Addr {
 	peer, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
@@ -179,21 +180,21 @@ func (l *Listener) addressOf(conn net.Conn) netip.Addr {
 		}
 	}
 	if address.Is6() {
-		network, _ := address.Prefix(64) // fails for longer ones than the address only
+		network, _ := address.Prefix(64) // fails only if the prefix is longer than the address
 		return network.Addr()
 	}
 	return address
 }
 
-// evict closes the connection of an address that has been idle for longest, or with
-// the zero Addr that of any; false: none is idle. The caller holds mu.
+// evict closes an idle connection from address, or from any address if it is the zero Addr: an
+// unproven one first, then the longest idle. It returns false if none is idle. The caller holds mu.
 func (l *Listener) evict(address netip.Addr) bool {
 	for _, idle := range l.idle {
 		for e := idle.Front(); e != nil; e = e.Next() {
 			c := e.Value.(*Conn)
 			if !address.IsValid() || c.address == address {
 				c.leave()
-				_ = c.TCPConn.Close() // the server finds it closed
+				_ = c.TCPConn.Close() // the server notices
 				l.cfg.Evicted()
 				return true
 			}
@@ -202,12 +203,12 @@ func (l *Listener) evict(address netip.Addr) bool {
 	return false
 }
 
-// refuse answers a connection that has no place, and closes it.
+// refuse sends the refusal to a connection and closes it.
 func (l *Listener) refuse(tcp *net.TCPConn) {
 	defer l.cfg.Refused()
 	now := time.Now()
 	_ = tcp.SetDeadline(now.Add(closeTimeout))
-	_, _ = tcp.Write(l.cfg.Refusal(tcp.RemoteAddr().String())) // short and the first: there is room in the buffer
+	_, _ = tcp.Write(l.cfg.Refusal(tcp.RemoteAddr().String())) // cannot block: it is short and first in the buffer
 	select {
 	case l.closing <- struct{}{}:
 	default:
@@ -216,8 +217,8 @@ func (l *Listener) refuse(tcp *net.TCPConn) {
 	}
 	go func() {
 		defer func() { <-l.closing }()
-		// What is closed before its request was read is reset, and the caller may
-		// not see the refusal.
+		// If we closed before the request was read, the connection would be reset and the caller
+		// might not see the refusal.
 		_ = tcp.CloseWrite()
 		var request [4 << 10]byte
 		for {
@@ -229,7 +230,7 @@ func (l *Listener) refuse(tcp *net.TCPConn) {
 	}()
 }
 
-// closeTimeout bounds what a refused caller may take.
+// closeTimeout bounds how long a refused connection may stay open.
 const closeTimeout = 500 * time.Millisecond
 
 // Conn is a connection that a Listener has accepted.
@@ -237,30 +238,29 @@ type Conn struct {
 	*net.TCPConn
 
 	listener *Listener
-	address  netip.Addr // that it counts for; see addressOf
+	address  netip.Addr // that it counts against; see addressOf
 	proven   atomic.Bool
 
-	unbounded atomic.Bool // the server has set no time for reading
+	unbounded atomic.Bool // the server has set no read deadline
 
-	writes atomic.Uint64 // that have ended
+	writes atomic.Uint64 // finished writes
 
 	// The listener's mu protects these.
-	underWay int // places that are taken, the first included
+	underWay int // requests that have taken a place, including the first
 	open     bool
 	idle     *list.Element // in one of the listener's lists
 	in       *list.List
 }
 
-// Prove says that the caller has shown who it is: it may be idle for as long as
+// Prove records that the caller has authenticated. The connection may then stay idle for as long as
 // the server allows.
 func (c *Conn) Prove() {
 	if !c.proven.Swap(true) && c.unbounded.Load() {
-		_ = c.TCPConn.SetReadDeadline(time.Time{}) // the connection has ended
+		_ = c.TCPConn.SetReadDeadline(time.Time{}) // fails only if the connection has ended
 	}
 }
 
-// SetReadDeadline bounds the time that a caller may be idle before it has proven
-// itself.
+// SetReadDeadline sets the read deadline, limited by UnprovenIdle until Prove is called.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.unbounded.Store(t.IsZero())
 	if most := c.listener.cfg.UnprovenIdle; most > 0 && !c.proven.Load() {
@@ -271,36 +271,36 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	return c.TCPConn.SetReadDeadline(t) //nolint:wrapcheck // a connection's errors are those of net
 }
 
-// Read reads. Over HTTP/2 the server sets no time for reading, so what bounds a caller
-// that has not proven itself begins again with everything that it sends.
+// Read reads from the connection. Over HTTP/2 the server sets no read deadline, so each read starts
+// UnprovenIdle again until Prove is called.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	n, err = c.TCPConn.Read(p)
 	if most := c.listener.cfg.UnprovenIdle; n > 0 && most > 0 && c.unbounded.Load() && !c.proven.Load() {
-		_ = c.TCPConn.SetReadDeadline(c.listener.cfg.Clock().Add(most)) // the next Read has the error
-		if c.proven.Load() {                                            // meanwhile
+		_ = c.TCPConn.SetReadDeadline(c.listener.cfg.Clock().Add(most)) // the next Read returns the error
+		if c.proven.Load() {                                            // Prove was called meanwhile
 			_ = c.TCPConn.SetReadDeadline(time.Time{})
 		}
 	}
 	return
 }
 
-// Write writes.
+// Write writes to the connection and counts the write.
 func (c *Conn) Write(p []byte) (n int, err error) {
 	n, err = c.TCPConn.Write(p)
 	c.writes.Add(1)
 	return
 }
 
-// Taken tells how many bytes the other side's system has acknowledged, and how many writes have
-// ended. A write that has not ended may make progress all the same: this system lets it go on only
-// when a third of its send buffer is free, which can be more than a megabyte. Where the system
-// does not tell, acknowledged stays 0.
+// Taken returns how many bytes the peer's system has acknowledged and how many writes have
+// finished. An unfinished write may still make progress: the kernel lets it continue only when a
+// third of its send buffer is free, which can be more than a megabyte. Where the system does not
+// report it, acknowledged stays 0.
 func (c *Conn) Taken() (acknowledged, writes uint64) { return c.acknowledged(), c.writes.Load() }
 
-// TakePlace counts a request that is under way on the connection beside others, and whose
-// caller is not known yet, like a connection of its own, which may take the place of an
-// idle one; false: there is no place for it. The first one counts nothing. Release must be called when the caller is known or the
-// request has ended, and may be called again.
+// TakePlace counts a further concurrent request on the connection, whose caller is not known yet,
+// like a connection of its own. It may close an idle connection to make room; ok is false if there
+// is none. The first request counts nothing. Call release when the caller is known or the request
+// has ended; it may be called again.
 func (c *Conn) TakePlace() (release func(), ok bool) {
 	l := c.listener
 	l.mu.Lock()
@@ -346,7 +346,7 @@ func (c *Conn) leave() {
 	c.listener.discount(c.address)
 }
 
-// discount takes back what was counted for an address. The caller holds mu.
+// discount undoes the count of one connection from an address. The caller holds mu.
 func (l *Listener) discount(address netip.Addr) {
 	l.total--
 	if !address.IsValid() {
@@ -357,7 +357,7 @@ func (l *Listener) discount(address netip.Addr) {
 	}
 }
 
-// enterIdle puts an open connection into the list of its kind. The caller holds mu.
+// enterIdle adds an open connection to the idle list of its kind. The caller holds mu.
 func (c *Conn) enterIdle() {
 	if !c.open || c.idle != nil {
 		return
@@ -369,7 +369,7 @@ func (c *Conn) enterIdle() {
 	c.idle = c.in.PushBack(c)
 }
 
-// leaveIdle takes it out again. The caller holds mu.
+// leaveIdle removes the connection from its idle list. The caller holds mu.
 func (c *Conn) leaveIdle() {
 	if c.idle != nil {
 		c.in.Remove(c.idle)

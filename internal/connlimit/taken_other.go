@@ -2,5 +2,6 @@
 
 package connlimit
 
-// acknowledged is not known here, so only what this system accepts counts as taken.
+// acknowledged is always 0, because this system does not report it. Only finished writes count as
+// progress.
 func (*Conn) acknowledged() uint64 { return 0 }

@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	auditPageSize = 50   // changes on a page of the audit trail
-	auditFileStep = 1000 // changes that are read at a time for a file
+	auditPageSize = 50   // changes per page of the audit trail
+	auditFileStep = 1000 // changes read per step of a CSV file
 )
 
-// auditBody is what the page of the audit trail is made from.
+// auditBody is the template data of the audit page.
 type auditBody struct {
 	List         []audit.Change
 	Actions      []audit.Action
 	Filter       audit.Filter
 	Since, Until web.Moment
-	File         string // the address of the same list as a file
+	File         string // URL of the same list as a CSV file
 	web.Pager
 }
 
-// Filtered tells whether the list has not all changes.
+// Filtered reports whether a filter is set.
 func (b *auditBody) Filtered() bool { return b.Filter != audit.Filter{} }
 
-// readAuditFilter reads what the page and the file are filtered by.
+// readAuditFilter reads the filter of the audit page or the CSV file.
 func readAuditFilter(r *web.Request) *auditBody {
 	b := &auditBody{Since: r.QueryMoment("Since", "since"), Until: r.QueryMoment("Until", "until")}
 	b.Filter = audit.Filter{Who: r.Query("who"), Action: audit.Action(r.Query("what")), Since: b.Since.At, Until: b.Until.At}
@@ -42,7 +42,7 @@ func readAuditFilter(r *web.Request) *auditBody {
 	return b
 }
 
-// address is that of a page or file with the same filter.
+// address returns the URL of a page or file with the same filter.
 func (b *auditBody) address(path, cursor string) string {
 	return web.Address(path, "who", b.Filter.Who, "what", string(b.Filter.Action), "since", b.Since.UTC(), "until", b.Until.UTC(), "cursor", cursor)
 }
@@ -67,9 +67,9 @@ func (c *Console) auditPage(r *web.Request) error {
 	return r.Show("audit", web.View{Title: "Audit", Section: "audit", Body: body})
 }
 
-// auditFile writes the changes of a filter as CSV (RFC 4180), a step at a time, so that
-// neither memory nor a connection to the database is in use for the whole of it. A file
-// that cannot be finished is broken off, so that it is not taken for a whole one.
+// auditFile writes the changes that match the filter as CSV (RFC 4180), one step at a time, so that
+// a long file keeps neither memory nor a database connection in use. If a later step fails, it
+// aborts the response, so that nobody takes a partial file for a complete one.
 func (c *Console) auditFile(r *web.Request) error {
 	body, from := readAuditFilter(r), audit.Newest()
 	list, next, err := c.trail.Page(r.Context(), r.Session.WorkspaceID, body.Filter, from, auditFileStep)
@@ -80,12 +80,12 @@ func (c *Console) auditFile(r *web.Request) error {
 	r.W.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="audit-%s-%s.csv"`, r.Session.WorkspaceID, r.Now.Format("20060102-150405")))
 	control := http.NewResponseController(r.W)
 	out := bufio.NewWriter(r.W)
-	writeRow(out, []string{"at_utc", "who", "via", "subject", "issuer", "action", "object_id", "object_name", "detail"}) // writeChanges tells
+	writeRow(out, []string{"at_utc", "who", "via", "subject", "issuer", "action", "object_id", "object_name", "detail"}) // writeChanges reports a failed write
 	for {
 		if gone := !writeChanges(out, list); gone || next == nil {
 			return nil
 		}
-		// Each step has the time that a whole page has.
+		// Each step gets its own write timeout.
 		if err := control.SetWriteDeadline(time.Now().Add(auditStepTimeout)); err != nil {
 			r.Warn("cannot extend the time for a file", err)
 		}
@@ -96,10 +96,10 @@ func (c *Console) auditFile(r *web.Request) error {
 	}
 }
 
-// writeChanges returns false when the browser has gone away.
+// writeChanges writes and flushes the rows. It returns false if the browser has disconnected.
 func writeChanges(out *bufio.Writer, list []audit.Change) bool {
 	for i := range list {
-		writeRow(out, auditRow(&list[i])) // Flush tells
+		writeRow(out, auditRow(&list[i])) // Flush reports a failed write
 	}
 	return out.Flush() == nil
 }
@@ -115,7 +115,7 @@ func writeRow(out *bufio.Writer, cells []string) {
 	_, _ = out.Write(append(row, '\n'))
 }
 
-// auditStepTimeout is how long one step of a file may take, with a slow reader.
+// auditStepTimeout bounds one step of a file, including a slow browser.
 const auditStepTimeout = time.Minute
 
 func auditRow(c *audit.Change) []string {
@@ -129,12 +129,13 @@ func auditRow(c *audit.Change) []string {
 	return row
 }
 
-// formulaInside is what becomes a cell with a formula where a semicolon separates cells, as
-// in most of Europe, or a tab: there, a quotation begins at the beginning of a line alone.
+// formulaInside matches text that becomes a cell with a formula in a spreadsheet that separates
+// cells by semicolons, as in most of Europe, or by tabs. Quoting the CSV cell does not prevent
+// this: such a spreadsheet sees an opening quote only at the start of a line.
 var formulaInside = regexp.MustCompile(`([;\t\r\n\x{0085}\x{2028}\x{2029}][ "]*)([=+\-@＝＋－＠])`)
 
-// plainCell keeps spreadsheets from taking a cell for a formula, which could send data
-// away when the file is opened.
+// plainCell puts an apostrophe where a spreadsheet would otherwise read a formula. A formula could
+// send data away when somebody opens the file.
 func plainCell(text string) string {
 	text = formulaInside.ReplaceAllString(text, "$1'$2")
 	if first, n := utf8.DecodeRuneInString(text); n > 0 && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {

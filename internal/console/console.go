@@ -21,7 +21,7 @@ type Console struct {
 	trail     *audit.Trail
 	site      *web.Site
 	assets    *web.Assets
-	reference []byte // the API's description, with its style among the assets
+	reference []byte // the API reference page; its style and script are assets
 	handler   chi.Router
 	slow      *slow
 
@@ -39,9 +39,8 @@ type Console struct {
 // ServeHTTP answers a request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
 
-// routes are all addresses of the console but the assets. A route that changes
-// something is a POST and requires an admin, except for signing in and out and
-// choosing a workspace.
+// routes returns all routes of the console except the assets. A route that changes something is a
+// POST and requires an admin, except for signing in and out and choosing a workspace.
 func (c *Console) routes() []web.Route {
 	return slices.Concat(
 		[]web.Route{
@@ -53,8 +52,8 @@ func (c *Console) routes() []web.Route {
 	)
 }
 
-// router puts the routes on a mux, with the checks as its middleware. Their order:
-// security headers, compression, the log line, the origin, the form and its texts, the session, the role.
+// router puts the routes on a mux, with the checks as middleware in this order: security headers,
+// compression, the log line, the origin, the form and its text, the session, the role.
 func (c *Console) router() (chi.Router, error) {
 	r := chi.NewRouter()
 	r.Use(middleware.GetHead, securityHeaders(c.site))
@@ -76,9 +75,9 @@ func (c *Console) router() (chi.Router, error) {
 	return r, nil
 }
 
-// Unvisited returns the patterns of the pages that none of some addresses leads to, so
-// that what visits every page can tell that it forgets none. Not pages are
-// files, and addresses that only lead on to a page.
+// Unvisited returns the patterns of the pages that none of the addresses leads to. Tests and
+// benchmarks that visit every page use it to find pages they miss. It ignores files and addresses
+// that only redirect to a page.
 func (c *Console) Unvisited(addresses []string) []string {
 	visited := []string{"/audit.csv", pages.FilePattern, "/sign-in/identity", pages.IdentityReturnPath, session.EmbedPath + "{token}"}
 	for _, address := range addresses {
@@ -96,7 +95,7 @@ func (c *Console) Unvisited(addresses []string) []string {
 	return left
 }
 
-// checks are the middleware for what a route requires.
+// checks returns the middleware that enforces what a route requires.
 func (c *Console) checks(route *web.Route) []func(http.Handler) http.Handler {
 	inTurn := c.slow.inTurn(route.Heavy)
 	switch route.Access {
@@ -109,7 +108,7 @@ func (c *Console) checks(route *web.Route) []func(http.Handler) http.Handler {
 	return []func(http.Handler) http.Handler{signedIn(c.sessions), ownForm, admin, inTurn}
 }
 
-// referencePage serves the API's description to anyone: it is no secret.
+// referencePage serves the API reference to anyone, because it is not secret.
 func (c *Console) referencePage(r *web.Request) error {
 	r.WriteHTML(http.StatusOK, c.reference)
 	return nil

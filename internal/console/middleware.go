@@ -15,13 +15,13 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 )
 
-// contentPolicy lets pages load from this host only, and forbids inline scripts
-// and styles.
+// contentPolicy lets pages load resources from this host only, and forbids inline scripts and
+// styles.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors "
 
-// securityHeaders sets the headers that every response has. Nobody may show the console
-// in a frame, and a frame has no session, but for the products of EmbedOrigins.
+// securityHeaders sets the headers of every response. Only the products in EmbedOrigins may show
+// the console in a frame; in any other frame there is no session.
 func securityHeaders(site *web.Site) func(http.Handler) http.Handler {
 	products := strings.Join(site.EmbedOrigins, " ")
 	return func(next http.Handler) http.Handler {
@@ -47,20 +47,19 @@ func securityHeaders(site *web.Site) func(http.Handler) http.Handler {
 	}
 }
 
-// sameOrigin refuses requests that another site has a browser send, unless they
-// only read.
+// sameOrigin refuses requests that another site makes a browser send, unless they only read.
 func sameOrigin(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(refuse(web.ErrCrossOrigin))
 	return protection.Handler(next)
 }
 
-// refuse answers every request with the page about an error.
+// refuse answers every request with the error page for err.
 func refuse(err error) http.Handler {
 	return web.Handler(func(*web.Request) error { return err })
 }
 
-// maxForm bounds what a form may send, in bytes.
+// maxForm is the maximum size of a form, in bytes.
 const maxForm = 64 << 10
 
 // parseForm parses the form of a POST request.
@@ -77,8 +76,8 @@ func parseForm(next http.Handler) http.Handler {
 	})
 }
 
-// readable refuses requests with a text that is not UTF-8, or holds NUL: no name, id or
-// address of the console does, and the database takes neither. It follows parseForm.
+// readable refuses requests with text that is not UTF-8 or contains NUL. No name, id or address in
+// the console does, and the database accepts neither. It must come after parseForm.
 func readable(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, values := range []url.Values{{"": {r.URL.Path}}, r.URL.Query(), r.PostForm} {
@@ -93,8 +92,8 @@ func readable(next http.Handler) http.Handler {
 	})
 }
 
-// signedIn finds the session of the request. Without one, the browser is
-// redirected to the sign-in page.
+// signedIn finds the session of the request. Without one, it redirects the browser to the sign-in
+// page.
 func signedIn(sessions *session.Store) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,8 +117,8 @@ func signedIn(sessions *session.Store) func(http.Handler) http.Handler {
 	}
 }
 
-// recognise finds the session of a request that requires none, so that the answer can
-// have the frame of a signed-in person.
+// recognise finds the session of a request but does not require one, so that a signed-in person
+// sees the menu on the answer.
 func recognise(sessions *session.Store) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -137,10 +136,9 @@ func recognise(sessions *session.Store) func(http.Handler) http.Handler {
 	}
 }
 
-// compressed compresses pages, except where another site has led the browser here: such
-// a site could choose a part of the address that the page repeats, and learn from the
-// sizes of the answers what else is on it (BREACH). Browsers that do not say where a
-// request comes from get no compression either.
+// compressed compresses pages, unless another site led the browser here. Such a site could choose a
+// part of the address that the page repeats, and learn from response sizes what else the page
+// contains (BREACH). Browsers that do not say where a request comes from get no compression either.
 func compressed() func(http.Handler) http.Handler {
 	compress := middleware.Compress(5, "text/html", "text/csv")
 	return func(next http.Handler) http.Handler {
@@ -156,8 +154,7 @@ func compressed() func(http.Handler) http.Handler {
 	}
 }
 
-// inTab refuses to sign people in inside of a frame, where they do not see whose page
-// asks them.
+// inTab refuses to sign people in inside a frame, where they cannot see which site asks them.
 func inTab(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if req := web.From(w, r); req.Framed() {
@@ -168,8 +165,8 @@ func inTab(next http.Handler) http.Handler {
 	})
 }
 
-// ownForm refuses forms of pages that an earlier session of the browser has loaded, in another
-// workspace or as another person. It follows signedIn.
+// ownForm refuses forms from pages that an earlier session of this browser loaded, in another
+// workspace or as another person. It must come after signedIn.
 func ownForm(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if req := web.From(w, r); web.OfAnother(req) {
@@ -183,7 +180,7 @@ func ownForm(next http.Handler) http.Handler {
 	})
 }
 
-// admin refuses sessions that may not change anything. It follows signedIn.
+// admin refuses sessions that may not change anything. It must come after signedIn.
 func admin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if req := web.From(w, r); !req.Session.MayChange() {

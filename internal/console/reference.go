@@ -9,8 +9,8 @@ import (
 
 var errReference = errors.New("console: Config.Reference has to be a page with one <style> element in its head, and one <script> element")
 
-// loadReference moves the style and the script of the API's reference, which is a page
-// without other files, into assets, because the console allows none within a page.
+// loadReference moves the style and the script of the API reference, a page without other files,
+// into assets, because the console allows no inline ones.
 func loadReference(page []byte, a *web.Assets) ([]byte, error) {
 	for _, part := range []struct{ open, end, name, before, after string }{
 		{"<style>", "</style>", "reference.css", `<link rel="stylesheet" href="`, `"/>`},

@@ -1,12 +1,11 @@
-// Package datadir opens the directory in which the program keeps its own files:
-// the key for webhooks' secrets, the demo's keys, the local PostgreSQL.
+// Package datadir opens the directory in which the program keeps its own files: the key for
+// webhooks' secrets, the demo's keys, the local PostgreSQL.
 //
-// The directory's place may be open to other accounts (/tmp is a working
-// directory like any other), and nothing that they put there may be used: a key
-// that they know, a server that they run. So the directory, the files in it and
-// the symbolic links on the way to it must belong to the account that runs the
-// program or to root, and only they may be able to change them. Files are opened
-// first and the open file is checked, so exchanging one in between changes nothing.
+// Other accounts may be able to write to the directory's place (it can be in /tmp), and nothing
+// that they put there may be used, such as a key that they know or a server that they run. So the
+// directory, the files in it and the symbolic links on the way to it must belong to root or to the
+// account that runs the program, and only these may be able to change them. Each file is opened
+// first and then the open file is checked, so exchanging it in between has no effect.
 package datadir
 
 import (
@@ -22,12 +21,11 @@ import (
 // Dir is an open data directory.
 type Dir struct {
 	*os.Root
-	sync func(*os.File) error // (*os.File).Sync, but for tests
+	sync func(*os.File) error // (*os.File).Sync, except in tests
 }
 
-// Make opens the data directory at a path and makes it if it is missing, with
-// mode 0700. The error for a directory that cannot be trusted says whose it is
-// and what to do.
+// Make opens the data directory at a path and creates it with mode 0700 if it is missing. The error
+// for a directory that cannot be trusted says who owns it and what to do.
 func Make(path string) (*Dir, error) {
 	path, err := Resolve(path)
 	if err != nil {
@@ -55,8 +53,8 @@ func Make(path string) (*Dir, error) {
 	return &Dir{root, (*os.File).Sync}, nil
 }
 
-// MakeDirs makes a directory, and those above it that are missing, with a mode
-// that does not depend on the umask.
+// MakeDirs creates a directory and its missing parents, with a mode that does not depend on the
+// umask.
 func MakeDirs(dir string, mode fs.FileMode) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -68,7 +66,7 @@ func MakeDirs(dir string, mode fs.FileMode) error {
 	if errors.Is(err, fs.ErrExist) {
 		return nil // another process was faster
 	}
-	if err == nil && mode&0o077 != 0 { // a umask takes permissions from others only
+	if err == nil && mode&0o077 != 0 { // a umask removes only permissions of group and others
 		err = os.Chmod(dir, mode)
 	}
 	if err != nil {
@@ -76,7 +74,7 @@ func MakeDirs(dir string, mode fs.FileMode) error {
 	}
 	above, err := os.Open(filepath.Dir(dir))
 	if err != nil {
-		return nil //nolint:nilerr // a directory that may be passed but not read; its owner's system keeps its names
+		return nil //nolint:nilerr // a directory that may be entered but not read cannot be synced
 	}
 	return errors.Join(above.Sync(), above.Close())
 }
@@ -100,12 +98,11 @@ func checkDir(root *os.Root, path string) error {
 	return nil
 }
 
-// OpenFile opens a file of the directory, with mode 0600 if it is made. A file
-// that is not a regular one, belongs to another account or can be written to by
-// others is refused.
+// OpenFile opens a file of the directory, with mode 0600 if it is created. It refuses a file that
+// is not a regular file, belongs to another account or can be written to by others.
 func (d *Dir) OpenFile(name string, flag int) (*os.File, error) {
 	path := filepath.Join(d.Name(), name)
-	// Looked at before, because opening a named pipe would wait for its other end.
+	// Check it before opening, because opening a named pipe would wait for its other end.
 	if info, err := d.Lstat(name); err == nil {
 		if err := checkFile(path, info); err != nil {
 			return nil, err
@@ -145,8 +142,8 @@ func checkFile(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// ReadFile reads a file with secrets. Beside what OpenFile refuses, it refuses a
-// file that other accounts can read.
+// ReadFile reads a file with secrets. In addition to what OpenFile refuses, it refuses a file that
+// other accounts can read.
 func (d *Dir) ReadFile(name string) ([]byte, error) {
 	file, err := d.OpenFile(name, os.O_RDONLY)
 	if err != nil {
@@ -167,12 +164,12 @@ func (d *Dir) ReadFile(name string) ([]byte, error) {
 	return text, nil
 }
 
-// WriteFile makes a file, or replaces it. It appears whole or not at all, and lasts
-// once WriteFile has returned.
+// WriteFile creates or replaces a file. The file appears whole or not at all, and is on disk when
+// WriteFile returns.
 func (d *Dir) WriteFile(name string, text []byte) error { return d.write(name, text, d.Rename) }
 
-// CreateFile makes a file. It appears whole or not at all; if there is one
-// already the error is fs.ErrExist, so of two programs that make it one succeeds.
+// CreateFile creates a file, which appears whole or not at all. If the file exists, the error is
+// fs.ErrExist, so of two programs that create it, one succeeds.
 func (d *Dir) CreateFile(name string, text []byte) error { return d.write(name, text, d.Link) }
 
 func (d *Dir) write(name string, text []byte, publish func(from, to string) error) error {
@@ -192,8 +189,8 @@ func (d *Dir) write(name string, text []byte, publish func(from, to string) erro
 	return d.syncDir()
 }
 
-// syncDir makes the names in the directory last: without it a file whose content is
-// on the disk can be gone after a power failure.
+// syncDir writes the names in the directory to disk. Without it, a file whose content is on disk
+// can be gone after a power failure.
 func (d *Dir) syncDir() error {
 	dir, err := d.Open(".")
 	if err != nil {

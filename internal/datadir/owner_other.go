@@ -10,8 +10,8 @@ import (
 // Resolve returns the absolute path.
 func Resolve(path string) (string, error) { return filepath.Abs(path) }
 
-// Files have no owners and modes here that would say who may write: access
-// follows from the directory that the user chose.
+// Files here have no owners and modes that say who may write. Access depends on the directory that
+// the user chose.
 
 // CheckOwner refuses nothing.
 func CheckOwner(string, fs.FileInfo) error { return nil }

@@ -17,9 +17,8 @@ import (
 // maxLinks is how many symbolic links a path may lead through.
 const maxLinks = 40
 
-// Resolve returns the absolute path without symbolic links, so that a directory
-// has one name. What does not exist yet is part of the path as it is. A link that
-// another account made is an error.
+// Resolve returns the absolute path without symbolic links, so that a directory has one name. Parts
+// that do not exist yet stay as they are. A link that another account made is an error.
 func Resolve(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -81,9 +80,9 @@ func refusal(path string, info fs.FileInfo) error {
 		path, AccountName(uid), AccountName(os.Geteuid()))
 }
 
-// writableByOthers tells whether accounts beside the owner may write. The group
-// of the account that runs the program may: on many systems each account has a
-// group of its own, and a umask that lets it write.
+// writableByOthers reports whether accounts other than the owner may write. The group of the
+// account that runs the program may: on many systems each account has a group of its own, and a
+// umask that lets the group write.
 func writableByOthers(info fs.FileInfo) bool {
 	_, gid := OwnerOf(info)
 	perm := info.Mode().Perm()
@@ -101,7 +100,7 @@ func OwnerOf(info fs.FileInfo) (uid, gid int) {
 	return int(st.Uid), int(st.Gid)
 }
 
-// AccountName is the name of an account, or its number if it has none.
+// AccountName returns the name of an account, or its number if it has none.
 func AccountName(uid int) string {
 	number := strconv.Itoa(uid)
 	if u, err := user.LookupId(number); err == nil {

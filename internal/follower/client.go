@@ -18,16 +18,16 @@ import (
 const (
 	// maxAnswer bounds an answer's body, in bytes. A page of 100 events is far below it.
 	maxAnswer = 16 << 20
-	// answerTimeout bounds a request, besides the time that it asks the service to wait.
+	// answerTimeout bounds a request, on top of the time that it asks the service to wait.
 	answerTimeout = time.Minute
-	// firstRetry and longestRetry are the waits between tries that fail.
+	// firstRetry is the wait after a failed try. It doubles up to longestRetry.
 	firstRetry   = time.Second
 	longestRetry = time.Minute
-	// longestRetryAfter bounds what the service may ask to wait.
+	// longestRetryAfter bounds the service's Retry-After.
 	longestRetryAfter = time.Hour
 )
 
-// ClientConfig says whom a Client asks.
+// ClientConfig configures a Client.
 type ClientConfig struct {
 	URL    string // of the API, such as https://api.example.com
 	Key    string // an API key
@@ -37,13 +37,14 @@ type ClientConfig struct {
 	Agent  string // the User-Agent
 }
 
-// Client reads a feed over the API by the contract's rules for retries.
+// Client reads a feed over the API and follows the contract's rules for retries.
 type Client struct {
 	cfg  ClientConfig
 	http *http.Client
 }
 
-// NewClient checks the address. The key is sent in plain text to this machine alone.
+// NewClient makes a Client if its address is valid. Only an address of this machine may have
+// http://, which carries the key in plain text.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -53,7 +54,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		return nil, fmt.Errorf("%s would carry the key in plain text: want https://; http:// is for this machine alone", u.Host)
 	}
 	cfg.URL = strings.TrimSuffix(cfg.URL, "/")
-	// A redirect would take the key to another place.
+	// A redirect could send the key to another host.
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{cfg: cfg, http: &http.Client{Transport: cfg.HTTP, CheckRedirect: noRedirects}}, nil
 }
@@ -63,13 +64,13 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// RefusedError is an answer that trying again does not change.
+// RefusedError is an error answer, which a retry usually does not change (see worthRetry).
 type RefusedError struct {
 	Path      string
 	Status    int
 	Detail    string // in words
 	RequestID string
-	Fields    []string // of a 400, the parameters that are wrong
+	Fields    []string // the wrong parameters, of a 400
 }
 
 func (e *RefusedError) Error() string {
@@ -88,7 +89,7 @@ type request struct {
 	path    string // below the API's address
 	query   url.Values
 	header  http.Header
-	wait    time.Duration // asked of the service, with Prefer
+	wait    time.Duration // how long the service may hold its answer (Prefer)
 	keyless bool
 }
 
@@ -99,8 +100,8 @@ type reply struct {
 	body   []byte
 }
 
-// get asks until there is an answer. It tries again what the contract says is worth it, and
-// what did not arrive, without end, with growing waits.
+// get sends a request until it has an answer. It retries without end, with growing waits, if the
+// contract allows a retry or no answer arrived.
 func (c *Client) get(ctx context.Context, r *request) (*reply, error) {
 	for wait := firstRetry; ; wait = min(2*wait, longestRetry) {
 		got, retryAfter, err := c.try(ctx, r)
@@ -119,8 +120,8 @@ func (c *Client) get(ctx context.Context, r *request) (*reply, error) {
 	}
 }
 
-// worthRetry follows docs/contract/service.md, "Errors"; 502 and 504 are those of a proxy
-// before a service that is away.
+// worthRetry follows docs/contract/service.md, "Errors". 502 and 504 come from a proxy in front of
+// a service that is down.
 func worthRetry(status int) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -129,7 +130,7 @@ func worthRetry(status int) bool {
 	return false
 }
 
-// try asks once.
+// try sends a request once.
 func (c *Client) try(ctx context.Context, r *request) (got *reply, retryAfter time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout+r.wait)
 	defer cancel()
@@ -174,7 +175,7 @@ func (c *Client) try(ctx context.Context, r *request) (got *reply, retryAfter ti
 	return nil, retryAfter, refusal(r.path, resp, body)
 }
 
-// withoutAddress takes the address, which has the cursor, from an error of net/http.
+// withoutAddress removes the address, which contains the cursor, from an error of net/http.
 func withoutAddress(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -183,7 +184,7 @@ func withoutAddress(err error) error {
 	return err
 }
 
-// refusal reads a problem document.
+// refusal makes a RefusedError from a problem document.
 func refusal(path string, resp *http.Response, body []byte) error {
 	var problem struct {
 		Detail    string `json:"detail"`

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// idleWait is how long the service is asked to hold an answer until there is something.
+	// idleWait is how long the service is asked to hold its answer while there is nothing new.
 	idleWait = 25 * time.Second
-	// proofWait is the same for the checkpoint of what has just been published, which follows
+	// proofWait is the same for the checkpoint of events that were just published, which follows
 	// within about a second.
 	proofWait = 5 * time.Second
-	// firstLook and longestLook are the pauses between looks for such a checkpoint where the
-	// service does not hold answers.
+	// firstLook is the pause before asking again for such a checkpoint if the service does not hold
+	// its answers. It doubles up to longestLook.
 	firstLook   = 250 * time.Millisecond
 	longestLook = 5 * time.Second
-	// againWait is the pause before a page is read again that had nothing.
+	// againWait is the pause before an empty page is read again.
 	againWait = time.Second
 )
 
-// Config is what a Follower works with.
+// Config configures a Follower.
 type Config struct {
 	Client *Client
 	Place  Place
@@ -36,15 +36,15 @@ type Config struct {
 	Tree   *Tree // nil: nothing is checked
 	Once   bool  // end when there is nothing more
 
-	// ProofTimeout is how long a checkpoint may be behind what the feed shows, and the feed behind
-	// what is signed.
+	// ProofTimeout is how long a checkpoint may lag behind the feed, and the feed behind the signed
+	// tree.
 	ProofTimeout time.Duration
 	Clock        func() time.Time
 	Pause        func(ctx context.Context, d time.Duration) bool // false: ctx ended
 	Logger       *slog.Logger
 
-	// Reached is called, if it is not nil, with what has been handed on and proven when the
-	// end of the feed is reached for the first time.
+	// Reached, if not nil, is called when the end of the feed is reached for the first time, with
+	// what has been handed on and proven.
 	Reached func(*Report)
 }
 
@@ -59,11 +59,11 @@ type Report struct {
 	Root     string   `json:"root,omitempty"` // base64
 	Position int64    `json:"position,omitempty"`
 	By       []string `json:"signed_by,omitempty"`
-	Cosigned []string `json:"cosigned_by,omitempty"`   // of the witnesses that were asked for
+	Cosigned []string `json:"cosigned_by,omitempty"`   // only Config.Tree's witnesses
 	Earliest int64    `json:"earliest_size,omitempty"` // of the first checkpoint, which the newest extends
 
-	// Unshown: no event was ever shown, and the tree has some. Cleared says that its newest one was
-	// seen, and is from before the time with which the follower began.
+	// Unshown means that the tree has events but the feed never showed one. Cleared means that the
+	// tree's newest event was read, and is from before the time at which the follower began.
 	Unshown bool `json:"unshown,omitempty"`
 	Cleared bool `json:"cleared,omitempty"`
 }
@@ -95,18 +95,19 @@ func (r *Report) String() string {
 	return fmt.Sprintf("Proven: events %d to %d are, byte for byte and in this order, in %s.", r.Proven.First, r.Proven.Next-1, tree)
 }
 
-// Follower hands a feed on.
+// Follower reads a feed and hands its events on.
 type Follower struct {
 	cfg     Config
 	tag     string // the ETag of the newest checkpoint
 	reached bool
 
-	// While pages end before the signed tree, have no index, or have nothing and say that there is
-	// more: since when, and how many events were signed then. Zero: they do not.
+	// short is since when pages have been faulty: they end before the signed tree, have no index,
+	// or are empty although they say that there is more. Zero: they are not. wanted is the size of
+	// the signed tree when that began.
 	short  time.Time
 	wanted int64
 
-	owed owed // where no event was shown yet
+	owed owed // used until an event is shown
 }
 
 // New makes a Follower.
@@ -127,15 +128,15 @@ func (f *Follower) Report() *Report {
 	return r
 }
 
-// Run follows until ctx ends, or, with Once, until there is nothing more; both are no error.
-// The error is a DifferenceError where the service contradicts what it has signed, and a
-// RefusedError where it refuses to go on.
+// Run follows until ctx ends or, with Once, until there is nothing more; neither is an error. It
+// returns a DifferenceError if the service contradicts what it has signed, and a RefusedError if
+// the service refuses a request.
 func (f *Follower) Run(ctx context.Context) error {
 	if err := f.begin(); err != nil {
 		return err
 	}
 	if f.cfg.Tree != nil {
-		// What is signed already has to be shown.
+		// The feed must show everything that is already signed.
 		if err := f.look(ctx, 0); err != nil {
 			return f.ended(ctx, err)
 		}
@@ -170,7 +171,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	}
 }
 
-// ended passes on why a run ends: that the caller ended it is no error.
+// ended returns the error of a run; nil if the caller ended it and err is not a DifferenceError.
 func (f *Follower) ended(ctx context.Context, err error) error {
 	var d *DifferenceError
 	if ctx.Err() != nil && !errors.As(err, &d) {
@@ -179,7 +180,7 @@ func (f *Follower) ended(ctx context.Context, err error) error {
 	return err
 }
 
-// begin keeps where a new file begins, before anything is written to it.
+// begin saves the mark of a new file before anything is written to it.
 func (f *Follower) begin() error {
 	if file, ok := f.cfg.Output.(*File); ok && f.cfg.State.Output == nil {
 		var err error
@@ -190,7 +191,7 @@ func (f *Follower) begin() error {
 	return f.cfg.Place.Save(f.cfg.State)
 }
 
-// round reads a page, checks it, hands it on and keeps the place. More says whether there is
+// round reads a page, checks it, hands it on and saves the place. more says whether there is
 // something after it.
 func (f *Follower) round(ctx context.Context, idle bool) (more bool, err error) {
 	s := f.cfg.State
@@ -230,8 +231,8 @@ func (f *Follower) round(ctx context.Context, idle bool) (more bool, err error) 
 	return f.goOn(ctx, p, signedBefore)
 }
 
-// lostPlace says what to do about a cursor that is refused: the log went back to an earlier
-// state, or the events after it are no longer kept.
+// lostPlace adds what to do if the service refuses the cursor: the log went back to an earlier
+// state, or the events after the cursor are no longer kept.
 func (f *Follower) lostPlace(err error) error {
 	var refused *RefusedError
 	if errors.As(err, &refused) && f.cfg.State.Cursor != "" {
@@ -244,7 +245,7 @@ func (f *Follower) lostPlace(err error) error {
 	return err
 }
 
-// check proves a page, and moves the proven range on. Again says that the page is to be read again.
+// check proves a page and extends the proven range. again says that the page must be read again.
 func (f *Follower) check(ctx context.Context, p *page) (again bool, err error) {
 	s, t := f.cfg.State, f.cfg.Tree
 	if len(p.events) == 0 {
@@ -274,9 +275,9 @@ func (f *Follower) check(ctx context.Context, p *page) (again bool, err error) {
 	return false, nil
 }
 
-// leftOut looks at the event before the first one that was ever shown. Where the service still keeps
-// it, the feed has to begin there. An event that gets too old meanwhile is not kept for long, so the
-// page is read again; after ProofTimeout it is a difference.
+// leftOut checks the event before the first one that was ever shown: if the service still keeps it,
+// the feed should have begun with it or earlier. An event that has just become too old is kept only
+// a little longer, so the page is read again; after ProofTimeout it is a difference.
 func (f *Follower) leftOut(ctx context.Context, p *page) (again bool, err error) {
 	if p.first == 0 {
 		return false, nil
@@ -294,14 +295,14 @@ func (f *Follower) leftOut(ctx context.Context, p *page) (again bool, err error)
 	})
 }
 
-// goOn reports whether there is more to read at once. It pauses before a page is read again that
-// should have had something.
+// goOn reports whether there is more to read at once. If the page should have had more, goOn pauses
+// and has it read again.
 //
-// A page that says that it is the last one has to reach what had been signed before it was read,
-// and one that says that there is more has to have something. An instance that is behind shows it
-// within a moment; after ProofTimeout it is a difference.
+// The last page must reach everything that was signed before it was read, and a page that says that
+// there is more must have events. An instance that lags behind catches up within a moment; after
+// ProofTimeout it is a difference.
 func (f *Follower) goOn(ctx context.Context, p *page, signedBefore int64) (more bool, err error) {
-	missing := int64(0) // how many events the feed has to have shown
+	missing := int64(0) // the tree size that the feed must have reached; 0: it has
 	if f.cfg.Tree != nil {
 		if missing, err = f.missing(ctx, signedBefore); err != nil {
 			return false, err
@@ -311,7 +312,7 @@ func (f *Follower) goOn(ctx context.Context, p *page, signedBefore int64) (more 
 	case p.more && len(p.events) > 0, !p.more && missing == 0:
 		f.short = time.Time{}
 		return p.more, nil
-	case f.wanted > 0 && f.next() >= f.wanted: // it has come on since
+	case f.wanted > 0 && f.next() >= f.wanted: // it has caught up since
 		f.short = time.Time{}
 	}
 	if f.short.IsZero() {
@@ -323,7 +324,7 @@ func (f *Follower) goOn(ctx context.Context, p *page, signedBefore int64) (more 
 	return false, f.withheld(p, missing)
 }
 
-// next is the index of the event that comes next, where one was shown.
+// next returns the index of the next event; 0 if none was shown yet.
 func (f *Follower) next() int64 {
 	if f.cfg.State.Proven == nil {
 		return 0
@@ -331,8 +332,8 @@ func (f *Follower) next() int64 {
 	return f.cfg.State.Proven.Next
 }
 
-// missing is the size of the tree that was signed before a page was read, if the feed has not
-// shown all of its events up to there that it has to show; 0: it has.
+// missing returns signedBefore, the size of the tree that was signed before a page was read, if the
+// feed has not shown all the events up to there that it must show; 0: it has.
 func (f *Follower) missing(ctx context.Context, signedBefore int64) (int64, error) {
 	switch {
 	case f.next() >= signedBefore:
@@ -353,14 +354,14 @@ func (f *Follower) missing(ctx context.Context, signedBefore int64) (int64, erro
 	return 0, nil
 }
 
-// owed is the newest event of a signed tree of which no event was shown.
+// owed is the newest event of a signed tree, while the feed has shown none of its events.
 type owed struct {
 	size  int64           // of the tree
-	event json.RawMessage // nil: the service does not give it, as one that is no longer kept
-	shows bool            // the feed has to show it
+	event json.RawMessage // nil: the service does not give it, as if it no longer kept it
+	shows bool            // the feed must show it
 }
 
-// wants reports whether a feed that keeps an event shows it to this follower.
+// wants reports whether the feed must show this follower an event that the service keeps.
 func (f *Follower) wants(event json.RawMessage) bool {
 	if f.cfg.State.Since == "" {
 		return true
@@ -372,8 +373,8 @@ func (f *Follower) wants(event json.RawMessage) bool {
 	return err == nil && json.Unmarshal(event, &shown) == nil && !shown.CreatedAt.Before(since)
 }
 
-// withheld is the difference, or without a Tree the error, of pages that have not had what they
-// should for ProofTimeout.
+// withheld returns the difference or, without a Tree, the RefusedError for pages that have lacked
+// events for ProofTimeout.
 func (f *Follower) withheld(p *page, missing int64) error {
 	s, t := f.cfg.State, f.cfg.Tree
 	switch {
@@ -396,8 +397,8 @@ func (f *Follower) withheld(p *page, missing int64) error {
 	})
 }
 
-// unindexed passes over a page that does not say where in the tree it is, as while the tree
-// is behind: it is read again. After ProofTimeout it is a difference.
+// unindexed handles a page that does not say where in the tree it is, for example while the tree
+// lags behind. The page is read again; after ProofTimeout it is a difference.
 func (f *Follower) unindexed(ctx context.Context, p *page) error {
 	if f.patient(ctx) {
 		return ctx.Err()
@@ -408,8 +409,8 @@ func (f *Follower) unindexed(ctx context.Context, p *page) error {
 	})
 }
 
-// patient pauses before a page is read again that is not as it should be, and reports false
-// when it has not been for ProofTimeout.
+// patient pauses before a faulty page is read again. It returns false once pages have been faulty
+// for ProofTimeout.
 func (f *Follower) patient(ctx context.Context) bool {
 	now := f.cfg.Clock()
 	if f.short.IsZero() {
@@ -430,15 +431,15 @@ func shownPage(p *page) []byte {
 	return text
 }
 
-// look accepts the newest checkpoint, and waits for one of a tree of at least a size. Older
-// ones, such as those of an instance that is behind, and those that witnesses have not cosigned
-// yet, are passed over for as long.
+// look accepts the newest checkpoint, and waits up to ProofTimeout for one that proves size events.
+// It skips checkpoints that are older, such as those of an instance that lags behind, and those
+// that witnesses have not cosigned yet.
 func (f *Follower) look(ctx context.Context, size int64) error {
 	t := f.cfg.Tree
 	if size > 0 && t.proving() >= size {
 		return nil
 	}
-	var passed error // why the newest checkpoint was passed over
+	var passed error // why the newest checkpoint was skipped
 	until := f.cfg.Clock().Add(f.cfg.ProofTimeout)
 	for pause := firstLook; ; pause = min(2*pause, longestLook) {
 		wait := proofWait
@@ -476,8 +477,8 @@ func (f *Follower) look(ctx context.Context, size int64) error {
 	}
 }
 
-// accepted keeps a checkpoint in the state, before anything is believed because of it: one
-// that does not extend it has to be found in the next run, too.
+// accepted saves the accepted checkpoint in the state before anything relies on it, so that the
+// next run also finds a checkpoint that does not extend it.
 func (f *Follower) accepted(tag string) error {
 	s, t := f.cfg.State, f.cfg.Tree
 	if s.Checkpoint == "" {
@@ -487,8 +488,8 @@ func (f *Follower) accepted(tag string) error {
 	return f.cfg.Place.Save(s)
 }
 
-// overdue is the difference of a checkpoint that has not come in time. Passed says why the
-// newest one was passed over; nil: it was not.
+// overdue returns the difference for a checkpoint that has not come in time. passed says why the
+// newest one was skipped; nil: it was not.
 func (f *Follower) overdue(size int64, passed error) error {
 	t := f.cfg.Tree
 	var (

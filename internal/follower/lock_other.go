@@ -2,5 +2,5 @@
 
 package follower
 
-// Lock does nothing here: there is no lock that ends with its process.
+// Lock does nothing: this system has no lock that ends with its process.
 func (p Place) Lock() (unlock func(), err error) { return func() {}, nil }

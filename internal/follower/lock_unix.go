@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Lock keeps other followers from the same place, until unlock is called or the process
-// ends. The lock is on a file beside the state, which is replaced at every page.
+// Lock keeps other followers away from the same place until unlock is called or the process ends.
+// It locks a file next to the state, because the state file is replaced at every page.
 func (p Place) Lock() (unlock func(), err error) {
 	if p.Name == "" {
 		return func() {}, nil
@@ -23,8 +23,8 @@ func (p Place) Lock() (unlock func(), err error) {
 		return nil, fmt.Errorf("another process follows with the state %s: %w", p.Name, err)
 	}
 	return func() {
-		// A process that is being started has the open file too, for a moment: closing it here
-		// alone would leave it locked.
+		// A child that is just being started also has the file open, so closing it here alone would
+		// leave the lock taken.
 		_ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
 		_ = file.Close()
 	}, nil

@@ -13,20 +13,20 @@ import (
 	"path/filepath"
 )
 
-// Output takes the events, a page at a time, in order. When Write has returned, they are
-// safe, and the place is moved on.
+// Output takes the events in order, a page at a time. Once Write has returned, they are safe and
+// the follower saves its place.
 type Output interface {
-	// Write hands events on. It returns the mark of a file, and nil for anything else.
+	// Write hands events on. It returns the mark of a file, or nil for any other output.
 	Write(ctx context.Context, events []json.RawMessage) (*Mark, error)
 }
 
 // Mark is how far a file has been written.
 type Mark struct {
 	Bytes int64  `json:"bytes"`
-	Tail  string `json:"tail_sha256"` // hex, of the last 4 KiB before
+	Tail  string `json:"tail_sha256"` // hex, of the last 4 KiB before that point
 }
 
-// tailSize is how much of a file is compared before it is written on.
+// tailSize is how many bytes of a file are compared before writing continues.
 const tailSize = 4096
 
 // Lines writes each event as a line, for a pipe or a terminal. After a crash, the last page
@@ -50,15 +50,15 @@ func inLines(events []json.RawMessage) []byte {
 	return b.Bytes()
 }
 
-// File is a file with an event a line.
+// File is a file with one event per line.
 type File struct {
 	file *os.File
 	size int64
 }
 
-// OpenFile opens a file at the mark of the state, nil for a new file. What was written after
-// the mark, by a run that ended before it could keep its place, is cut off. The error says
-// that the file is not the one that the state is of.
+// OpenFile opens a file at the mark of the state, nil for a new file. It cuts off what an earlier
+// run wrote after the mark and before it could save its place. The error says that the file does
+// not belong to the state.
 func OpenFile(name string, mark *Mark) (_ *File, err error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the file that the caller names
 	if err != nil {
@@ -93,7 +93,7 @@ func OpenFile(name string, mark *Mark) (_ *File, err error) {
 	return f, nil
 }
 
-// Write adds lines, and makes them last.
+// Write appends the events as lines and syncs the file.
 func (f *File) Write(_ context.Context, events []json.RawMessage) (*Mark, error) {
 	lines := inLines(events)
 	_, err := f.file.WriteAt(lines, f.size)
@@ -107,7 +107,7 @@ func (f *File) Write(_ context.Context, events []json.RawMessage) (*Mark, error)
 	return f.Mark()
 }
 
-// Mark is that of the end.
+// Mark returns the mark of the file's end.
 func (f *File) Mark() (*Mark, error) {
 	tail := make([]byte, min(f.size, tailSize))
 	if _, err := f.file.ReadAt(tail, f.size-int64(len(tail))); err != nil {
@@ -120,9 +120,8 @@ func (f *File) Mark() (*Mark, error) {
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
-// Command hands events to a command of the shell, which gets a page as lines on its standard
-// input and ends with status 0 once it has them safe. After a crash, the last page is handed
-// on again.
+// Command hands events to a shell command. The command gets a page as lines on its standard input,
+// and exits with status 0 once they are safe. After a crash, it gets the last page again.
 type Command struct {
 	Line        string
 	Env         []string

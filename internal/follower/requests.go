@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/tlogcheckpoint"
 )
 
-// found is get for what has to be there.
+// found is get, but a 404 is a RefusedError with the detail missing.
 func (c *Client) found(ctx context.Context, r *request, missing string) (*reply, error) {
 	got, err := c.get(ctx, r)
 	if err == nil && got.status == http.StatusNotFound {
@@ -29,7 +29,7 @@ type pageQuery struct {
 	wait   time.Duration
 }
 
-// page is one of the feed.
+// page is a page of the feed.
 type page struct {
 	events []json.RawMessage // each byte for byte
 	next   string            // the cursor after it
@@ -60,7 +60,7 @@ func (c *Client) page(ctx context.Context, q pageQuery) (*page, error) {
 	}
 	p := &page{events: shown.Data, next: shown.NextCursor, more: *shown.HasMore, first: -1}
 	for _, event := range p.events {
-		// Where an event is a line, it must be one.
+		// An output of one event per line needs events without line feeds.
 		if bytes.ContainsAny(event, "\n\r") {
 			return nil, &RefusedError{Path: "/v1/events", Status: got.status, Detail: "an event is not in the form of the feed: it has a line feed"}
 		}
@@ -73,11 +73,11 @@ func (c *Client) page(ctx context.Context, q pageQuery) (*page, error) {
 	return p, nil
 }
 
-// noProof is why there is no checkpoint.
+// noProof is the error's detail if the service has no checkpoint.
 const noProof = "there is no checkpoint: this service is of a version, or has a setting, without proofs"
 
-// checkpoint reads the newest checkpoint. With an ETag of one it waits for another, and
-// returns the note nil where there was none in time.
+// checkpoint reads the newest checkpoint. With the ETag of one, it waits for a newer one and
+// returns a nil note if none came in time.
 func (c *Client) checkpoint(ctx context.Context, etag string, wait time.Duration) (note []byte, newTag string, err error) {
 	r := &request{path: "/v1/events/checkpoint", header: http.Header{}}
 	if etag != "" {
@@ -97,7 +97,8 @@ func (c *Client) checkpoint(ctx context.Context, etag string, wait time.Duration
 	return got.body, got.header.Get("ETag"), nil
 }
 
-// Tile reads a tile: tile/<level>/<number>[.p/<width>]. Found is false where there is none.
+// Tile reads a tile: tile/<level>/<number>[.p/<width>]. The second result is false if there is
+// none.
 func (c *Client) Tile(ctx context.Context, path string) ([]byte, bool, error) {
 	got, err := c.get(ctx, &request{path: "/v1/events/" + path})
 	if err != nil {
@@ -106,14 +107,13 @@ func (c *Client) Tile(ctx context.Context, path string) ([]byte, bool, error) {
 	return got.body, got.status == http.StatusOK, nil
 }
 
-// Sight is the workspace of a key, and whether it sees payouts, which decides about the tree
-// that it sees.
+// Sight is a key's workspace, and whether the key sees payouts, which decides which tree it sees.
 type Sight struct {
 	Workspace string
 	Pay       bool
 }
 
-// Sight asks whose the key is.
+// Sight asks which workspace the key belongs to.
 func (c *Client) Sight(ctx context.Context) (*Sight, error) {
 	got, err := c.found(ctx, &request{path: "/v1/me"}, "want the API's address, such as https://api.example.com")
 	if err != nil {
@@ -131,8 +131,8 @@ func (c *Client) Sight(ctx context.Context) (*Sight, error) {
 	return &Sight{me.Company.ID, slices.Contains(me.Scopes, "pay:read")}, nil
 }
 
-// PublishedKeys reads the verifier keys that the service itself names. They prove nothing to
-// a caller who has no other way to compare them with.
+// PublishedKeys reads the verifier keys that the service itself publishes. They prove nothing
+// unless the caller compares them with keys from another source.
 func (c *Client) PublishedKeys(ctx context.Context) (string, error) {
 	got, err := c.found(ctx, &request{path: "/docs/keys.txt", keyless: true}, "the service names no keys")
 	if err != nil {

@@ -15,24 +15,24 @@ import (
 type DifferenceError struct {
 	Sentence string
 	Kept     []byte // the note that was accepted before; nil: none
-	Seen     []byte // the note that does not go with it, or with what was shown
-	Shown    []byte // the page or tile that does not go with Seen; nil: the notes say it all
+	Seen     []byte // the note that contradicts Kept or Shown
+	Shown    []byte // the page, event or tile that contradicts Seen; nil: the notes say it all
 }
 
 func (e *DifferenceError) Error() string { return e.Sentence }
 
-// Signed is a checkpoint whose signature is right.
+// Signed is a checkpoint with a valid signature.
 type Signed struct {
 	Note     []byte
 	By       []string // the keys that signed it: <name>+<hash>
-	Cosigned []string // the witnesses who did, of those that a Tree knows
+	Cosigned []string // the Tree's witnesses that cosigned it
 	Tree     tlog.Tree
-	Position int64     // of the whole log, at which the tree was of this size
+	Position int64     // of the whole log when the tree had this size
 	Chain    tlog.Hash // the log's chain at that position
 }
 
-// OpenCheckpoint checks a note: a key signed it, it is of the tree called origin, and it has
-// the form of a feed's checkpoint. Anything else is a DifferenceError.
+// OpenCheckpoint checks that one of keys signed a note, that the note is about the tree called
+// origin, and that it has the form of a feed's checkpoint. Any other note is a DifferenceError.
 func OpenCheckpoint(note []byte, origin string, keys *signingkey.Verifiers) (*Signed, error) {
 	differs := func(format string, args ...any) error {
 		return &DifferenceError{Sentence: "the checkpoint is not one of " + origin + ": " + fmt.Sprintf(format, args...), Seen: note}

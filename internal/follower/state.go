@@ -14,14 +14,14 @@ import (
 // stateForm is the form of state files that this version writes and reads.
 const stateForm = 1
 
-// State is where a follower has come to. It is kept in a file between runs.
+// State is how far a follower has come. A file keeps it between runs.
 type State struct {
 	Form   int    `json:"form"`
 	URL    string `json:"url"`
 	Since  string `json:"since,omitempty"`  // created_since of the first request
 	Cursor string `json:"cursor,omitempty"` // empty: nothing has been read
 	Events int64  `json:"events"`           // how many have been handed on
-	Output *Mark  `json:"output,omitempty"` // of a file
+	Output *Mark  `json:"output,omitempty"` // only if the output is a file
 
 	// With --verify.
 	Origin     string   `json:"origin,omitempty"`
@@ -39,10 +39,10 @@ type Range struct {
 	Next  int64 `json:"next"` // one past the last
 }
 
-// Place is a file with a State; without a name there is none, and nothing is kept.
+// Place is the file that keeps a State. Without a name, nothing is kept.
 type Place struct{ Name string }
 
-// Load reads the file; a file that does not exist is a new State.
+// Load reads the file. If it does not exist, Load returns a new State.
 func (p Place) Load() (*State, error) {
 	fresh := &State{Form: stateForm}
 	if p.Name == "" {
@@ -65,7 +65,7 @@ func (p Place) Load() (*State, error) {
 	return s, nil
 }
 
-// Save replaces the file. It is there whole, old or new, whenever the machine stops.
+// Save replaces the file. Whenever the machine stops, the file is whole, either old or new.
 func (p Place) Save(s *State) error {
 	if p.Name == "" {
 		return nil
@@ -80,7 +80,7 @@ func (p Place) Save(s *State) error {
 	return nil
 }
 
-// replace writes a file under another name, makes it last, and gives it its name.
+// replace writes a temporary file, syncs it and renames it to name.
 func replace(name string, text []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
@@ -96,7 +96,7 @@ func replace(name string, text []byte) error {
 	return syncFolder(filepath.Dir(name))
 }
 
-// syncFolder makes the names in a folder last.
+// syncFolder makes new and renamed files in a folder durable.
 func syncFolder(name string) error {
 	folder, err := os.Open(name) //nolint:gosec // the folder of a file that the caller names
 	if err != nil {
@@ -105,8 +105,8 @@ func syncFolder(name string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// Keep writes what proves a difference into a folder of its own beside the state, and
-// returns the folder. At says when.
+// Keep writes the evidence of a difference into a new folder next to the state, and returns the
+// folder. at is the time, for the folder's name.
 func (p Place) Keep(d *DifferenceError, at string) (folder string, err error) {
 	folder, err = os.MkdirTemp(filepath.Dir(p.Name), filepath.Base(p.Name)+".evidence-"+at+"-")
 	if err != nil {

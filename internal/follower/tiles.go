@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// tileHeight and tileWidth are those of https://c2sp.org/tlog-tiles.
+	// tileHeight and tileWidth are fixed by https://c2sp.org/tlog-tiles.
 	tileHeight = 8
 	tileWidth  = 1 << tileHeight
-	// keptTiles bounds the tiles in memory, of 8 KiB at most each.
+	// keptTiles bounds the number of tiles in memory, each up to 8 KiB.
 	keptTiles = 256
 )
 
-// fetchTile gets a tile's hashes; found is false where the service has no such tile.
+// fetchTile gets a tile's data; found is false if the service has no such tile.
 type fetchTile func(ctx context.Context, path string) (data []byte, found bool, err error)
 
-// tileAt is a tile's place, whatever its width.
+// tileAt is a tile's level and number, regardless of its width.
 type tileAt struct {
 	level  int
 	number int64
 }
 
-// tileCache keeps tiles, and works out those at the right edge of the tree from the leaves
-// that are handed to it, so that a follower at the end of a feed fetches none. What is in it
-// need not be true: a tlog.HashReader compares each tile with the root.
+// tileCache keeps tiles. It computes the tiles at the right edge of the tree from the leaves that
+// it is given, so that a follower at the end of a feed fetches none. Its contents need not be true:
+// a tlog.HashReader checks each tile against the root.
 type tileCache struct {
 	fetch fetchTile
 	kept  *lru.Cache[tileAt, []byte]
@@ -45,14 +45,15 @@ func newTileCache(fetch fetchTile) *tileCache {
 // forget forgets all tiles.
 func (c *tileCache) forget() { c.kept.Purge() }
 
-// offer takes the hashes of the leaves from an index on, as a page shows them.
+// offer adds the hashes of consecutive leaves, as a page shows them. first is the index of the
+// first.
 func (c *tileCache) offer(first int64, leaves []tlog.Hash) {
 	for i, leaf := range leaves {
 		c.append(0, first+int64(i), leaf)
 	}
 }
 
-// append adds a hash to the tile of its level, if the tile has those before it.
+// append adds a hash to its tile if the tile has all the hashes before it.
 func (c *tileCache) append(level int, index int64, hash tlog.Hash) {
 	at := tileAt{level, index / tileWidth}
 	within := int(index % tileWidth)
@@ -73,7 +74,7 @@ func (c *tileCache) append(level int, index int64, hash tlog.Hash) {
 	}
 }
 
-// subtree is the root of a tile's hashes, of which there is a power of two.
+// subtree returns the root over a tile's hashes. Their number must be a power of two.
 func subtree(data []byte) tlog.Hash {
 	if len(data) == tlog.HashSize {
 		return tlog.Hash(data)
@@ -92,7 +93,7 @@ type reading struct {
 
 func (r *reading) Height() int { return tileHeight }
 
-// ReadTiles returns the tiles, those that are kept without fetching them.
+// ReadTiles returns the tiles and fetches only those that the cache does not have.
 func (r *reading) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 	list := make([][]byte, len(tiles))
 	for i, tile := range tiles {
@@ -111,7 +112,7 @@ func (r *reading) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 	return list, nil
 }
 
-// SaveTiles keeps tiles that belong to the root.
+// SaveTiles caches tiles that belong to the root.
 func (r *reading) SaveTiles(tiles []tlog.Tile, data [][]byte) {
 	for i, tile := range tiles {
 		at := tileAt{tile.L, tile.N}
@@ -121,8 +122,8 @@ func (r *reading) SaveTiles(tiles []tlog.Tile, data [][]byte) {
 	}
 }
 
-// get fetches a tile. A partial one that is no longer there is cut from the whole one, as
-// the form asks of clients.
+// get fetches a tile. If a partial tile is gone, it cuts the tile from the whole one, as tlog-tiles
+// asks of clients.
 func (c *tileCache) get(ctx context.Context, tile tlog.Tile) ([]byte, error) {
 	size := tile.W * tlog.HashSize
 	data, found, err := c.fetch(ctx, tilePath(tile))
@@ -148,7 +149,7 @@ func (c *tileCache) get(ctx context.Context, tile tlog.Tile) ([]byte, error) {
 	return data, nil
 }
 
-// tilePath is the address of a tile below /v1/events/: tile/<level>/<number>[.p/<width>].
+// tilePath returns a tile's path below /v1/events/: tile/<level>/<number>[.p/<width>].
 func tilePath(t tlog.Tile) string {
 	return "tile/" + strings.TrimPrefix(t.Path(), fmt.Sprintf("tile/%d/", t.H))
 }

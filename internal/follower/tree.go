@@ -15,8 +15,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 )
 
-// Tree is a tree as one follower knows it: by the newest checkpoint that it has accepted.
-// It is not safe for concurrent use.
+// Tree is one follower's view of a tree: the newest checkpoint that it has accepted. It is not safe
+// for concurrent use.
 type Tree struct {
 	origin    string
 	keys      *signingkey.Verifiers
@@ -25,7 +25,7 @@ type Tree struct {
 	tiles     *tileCache
 }
 
-// NewTree makes a Tree that has accepted a checkpoint in an earlier run, or none. The error
+// NewTree makes a Tree. accepted is the note that an earlier run accepted; nil: none. The error
 // says that this note is not one of the tree.
 func NewTree(origin string, keys *signingkey.Verifiers, witnesses Witnesses, accepted []byte, fetch fetchTile) (*Tree, error) {
 	t := &Tree{origin: origin, keys: keys, witnesses: witnesses, tiles: newTileCache(fetch)}
@@ -38,7 +38,7 @@ func NewTree(origin string, keys *signingkey.Verifiers, witnesses Witnesses, acc
 	return t, nil
 }
 
-// size is that of the newest checkpoint.
+// size returns the size of the accepted tree; 0: none is accepted.
 func (t *Tree) size() int64 {
 	if t.accepted == nil {
 		return 0
@@ -46,8 +46,8 @@ func (t *Tree) size() int64 {
 	return t.accepted.Tree.N
 }
 
-// proving is the size up to which the accepted checkpoint proves events: one of an earlier run
-// may have fewer cosignatures than are asked for now.
+// proving returns the size up to which the accepted checkpoint proves events. It is 0 if a
+// checkpoint from an earlier run has fewer cosignatures than are needed now.
 func (t *Tree) proving() int64 {
 	if t.accepted == nil || t.witnesses.missing(t.accepted) != "" {
 		return 0
@@ -55,7 +55,7 @@ func (t *Tree) proving() int64 {
 	return t.accepted.Tree.N
 }
 
-// open is OpenCheckpoint, with the witnesses who have cosigned.
+// open is OpenCheckpoint, but also sets Signed.Cosigned.
 func (t *Tree) open(note []byte) (*Signed, error) {
 	s, err := OpenCheckpoint(note, t.origin, t.keys)
 	if err == nil {
@@ -64,7 +64,7 @@ func (t *Tree) open(note []byte) (*Signed, error) {
 	return s, err
 }
 
-// uncosignedError says that a checkpoint has not the cosignatures that it needs, or not yet.
+// uncosignedError says that a checkpoint does not have the cosignatures that it needs, or not yet.
 type uncosignedError struct {
 	seen    *Signed
 	missing string
@@ -74,7 +74,7 @@ func (e *uncosignedError) Error() string {
 	return fmt.Sprintf("the checkpoint of size %d is not cosigned: %s", e.seen.Tree.N, e.missing)
 }
 
-// staleError says that a checkpoint is older than one that was accepted, and agrees with it.
+// staleError says that a checkpoint is older than the accepted one and does not contradict it.
 type staleError struct{ seen, accepted *Signed }
 
 func (e *staleError) Error() string {
@@ -82,9 +82,9 @@ func (e *staleError) Error() string {
 		e.seen.Tree.N, e.seen.Position, e.accepted.Tree.N, e.accepted.Position)
 }
 
-// Accept checks a checkpoint: it is signed, and extends the one that was accepted before. A
-// staleError says that it is older, and an uncosignedError that witnesses have not cosigned it;
-// then the one before stays.
+// Accept accepts a checkpoint that is signed and extends the one accepted before. It returns a
+// staleError if the checkpoint is older, and an uncosignedError if too few witnesses have cosigned
+// it. After an error, the earlier checkpoint stays accepted.
 func (t *Tree) Accept(ctx context.Context, note []byte) error {
 	seen, err := t.open(note)
 	if err != nil {
@@ -104,7 +104,7 @@ func (t *Tree) Accept(ctx context.Context, note []byte) error {
 	return nil
 }
 
-// withKept adds the accepted note to a difference.
+// withKept adds the accepted note to err if err is a DifferenceError.
 func (t *Tree) withKept(err error) error {
 	var d *DifferenceError
 	if errors.As(err, &d) && d.Kept == nil && t.accepted != nil {
@@ -113,7 +113,7 @@ func (t *Tree) withKept(err error) error {
 	return err
 }
 
-// compare holds a checkpoint against the accepted one.
+// compare checks a checkpoint against the accepted one.
 func (t *Tree) compare(ctx context.Context, seen *Signed) error {
 	have := t.accepted
 	differs := func(format string, args ...any) error {
@@ -153,25 +153,25 @@ func (t *Tree) compare(ctx context.Context, seen *Signed) error {
 	return nil
 }
 
-// rootAt is the root that a signed tree had when it was of a size.
+// rootAt returns the root that a signed tree had at a size.
 func (t *Tree) rootAt(ctx context.Context, signed *Signed, size int64) (tlog.Hash, error) {
 	if size == signed.Tree.N {
 		return signed.Tree.Hash, nil
 	}
 	if size == 0 {
-		return tlog.Hash(sha256.Sum256(nil)), nil // of no events
+		return tlog.Hash(sha256.Sum256(nil)), nil // the root of an empty tree
 	}
 	return read(ctx, t, signed, func(hashes tlog.HashReader) (tlog.Hash, error) { return tlog.TreeHash(size, hashes) })
 }
 
-// Prove proves that the accepted tree extends its own first leaves, of a number above 0 and
-// at most its size, as a witness asks for.
+// Prove returns a proof that the accepted tree extends its own first old leaves, as a witness asks
+// for. old is at least 1 and at most the tree's size.
 func (t *Tree) Prove(ctx context.Context, old int64) (tlog.TreeProof, error) {
 	return read(ctx, t, t.accepted, func(r tlog.HashReader) (tlog.TreeProof, error) { return tlog.ProveTree(t.size(), old, r) })
 }
 
-// read does work with hashes that belong to a signed root. Where the kept tiles do not
-// belong to it, they are fetched.
+// read calls work with hashes that belong to a signed root. If the cached tiles do not belong to
+// it, it drops them and calls work again.
 func read[T any](ctx context.Context, t *Tree, signed *Signed, work func(tlog.HashReader) (T, error)) (T, error) {
 	for {
 		r := &reading{ctx: ctx, cache: t.tiles}
@@ -192,8 +192,8 @@ func read[T any](ctx context.Context, t *Tree, signed *Signed, work func(tlog.Ha
 	}
 }
 
-// Check checks the events from an index on against the accepted checkpoint, which is of
-// them, too. The error names the first event that differs.
+// Check checks consecutive events, the first of them at index first, against the accepted
+// checkpoint, whose tree must have them all. The error names the first event that differs.
 func (t *Tree) Check(ctx context.Context, first int64, events []json.RawMessage) error {
 	leaves := leavesOf(events)
 	indexes := make([]int64, len(events))
@@ -221,8 +221,8 @@ func (t *Tree) Check(ctx context.Context, first int64, events []json.RawMessage)
 	return nil
 }
 
-// entry is the event at an index of the accepted tree, from the bundle of events that it is in;
-// nil: the service does not give it, because the first of the bundle is no longer kept.
+// entry returns the event at an index of the accepted tree, read from its bundle of events. nil:
+// the service does not give the bundle, because it no longer keeps the bundle's first event.
 func (t *Tree) entry(ctx context.Context, index int64) (json.RawMessage, error) {
 	tile := tlog.Tile{H: tileHeight, L: -1, N: index / tileWidth, W: int(min(tileWidth, t.size()-index/tileWidth*tileWidth))}
 	path := "tile/entries/" + strings.TrimPrefix(tile.Path(), fmt.Sprintf("tile/%d/data/", tileHeight))
@@ -253,7 +253,7 @@ func leavesOf(events []json.RawMessage) []tlog.Hash {
 	return leaves
 }
 
-// nameOf names an event for people.
+// nameOf names an event in messages.
 func nameOf(event json.RawMessage) string {
 	var shown struct{ ID string }
 	if err := json.Unmarshal(event, &shown); err != nil || shown.ID == "" {

@@ -7,15 +7,16 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Witnesses are whose cosignatures a checkpoint needs before events are proven by it. So many
-// of them at least have then seen the same tree as this follower. The zero value asks for none.
+// Witnesses says which witnesses' cosignatures, and how many, a checkpoint needs before it proves
+// events. At least that many witnesses have then seen the same tree as this follower. The zero
+// value needs none.
 type Witnesses struct {
 	Keys   []note.Verifier
 	Needed int // of Keys
 }
 
-// of are the witnesses who have cosigned a note, by name. Each is asked alone: a line of one
-// that is wrong takes nothing from the others.
+// of returns the names of the witnesses that have cosigned a note. It checks each witness
+// separately, so that one wrong signature line does not invalidate the others.
 func (w Witnesses) of(signed []byte) (names []string) {
 	for _, key := range w.Keys {
 		if n, err := note.Open(signed, note.VerifierList(key)); err == nil && len(n.Sigs) > 0 {
@@ -25,7 +26,7 @@ func (w Witnesses) of(signed []byte) (names []string) {
 	return names
 }
 
-// missing says whose cosignatures a checkpoint has of those that it needs; empty: enough.
+// missing says which cosignatures a checkpoint needs and which it has; empty: it has enough.
 func (w Witnesses) missing(s *Signed) string {
 	if len(s.Cosigned) >= w.Needed {
 		return ""

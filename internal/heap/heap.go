@@ -1,5 +1,5 @@
-// Package heap lets a process that serves collect garbage less often, within the
-// memory that it may use.
+// Package heap makes a serving process collect garbage less often, within the memory that it may
+// use.
 package heap
 
 import (
@@ -10,28 +10,26 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// percent is how much the heap may grow between two collections, in percent of
-// what is in use. With Go's default, 100, and a thousand webhook messages under way
-// to receivers that hang, a collection took 50 ms every 2.5 s and delayed the
-// messages to all other receivers.
+// percent is how much the heap may grow between two collections, in percent of what is in use. With
+// Go's default, 100, and a thousand webhook messages in flight to receivers that hang, a collection
+// took 50 ms every 2.5 s and delayed the messages to all other receivers.
 const percent = 400
 
-// share of the memory of the control group that Go may use: the rest is for what
-// the runtime does not count, such as the binary and the kernel's buffers.
+// share is the part of the control group's memory that Go may use. The rest is for what the runtime
+// does not count, such as the binary and the kernel's buffers.
 const share = 0.8
 
-// LetGrow lets the heap grow to five times what is in use before it is collected,
-// until restore is called, but not beyond a share of the memory that the process's
-// control group (a container) has: near that, garbage is collected more often.
-// GOGC and GOMEMLIMIT take precedence: the operator knows better how much memory
-// there is.
+// LetGrow lets the heap grow to five times what is in use before it is collected, until restore is
+// called. Near a share of the memory of the process's control group (a container), garbage is
+// collected more often. GOGC and GOMEMLIMIT take precedence: the operator knows better how much
+// memory there is.
 func LetGrow() (restore func()) { return letGrow(memlimit.FromCgroup) }
 
 func letGrow(available func() (uint64, error)) (restore func()) {
 	percentBefore, limitBefore := debug.SetGCPercent(-1), debug.SetMemoryLimit(-1)
 	debug.SetGCPercent(percentBefore)
 	if os.Getenv("GOMEMLIMIT") == "" {
-		// An error is a system without control groups, where nothing limits the process.
+		// An error means a system without control groups, where nothing limits the process.
 		if bytes, err := available(); err == nil && bytes < math.MaxInt64 {
 			debug.SetMemoryLimit(int64(share * float64(bytes)))
 		}

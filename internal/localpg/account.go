@@ -18,12 +18,11 @@ type account struct {
 	uid, gid int
 }
 
-// other tells whether a process has to change its account to become this one.
+// other reports whether this process must switch accounts to run as a.
 func (a account) other() bool { return a.uid != os.Geteuid() }
 
-// may tells whether the account has the permission, one of 1 (enter) and 2
-// (write), on a file or directory. Access lists are not looked at: they are
-// rare, and a refusal of PostgreSQL's own would still name the path.
+// may reports whether the account has a permission, 1 (enter) or 2 (write), on a file or directory.
+// It ignores access lists: they are rare, and PostgreSQL's own error would still name the path.
 func (a account) may(info fs.FileInfo, permission fs.FileMode) bool {
 	uid, gid := datadir.OwnerOf(info)
 	perm := info.Mode().Perm()
@@ -39,8 +38,8 @@ func (a account) may(info fs.FileInfo, permission fs.FileMode) bool {
 	}
 }
 
-// mayReach tells whether the account can enter a directory and all directories
-// above. What does not exist yet will be made so that it can.
+// mayReach reports whether the account can enter a directory and all its parents. It skips
+// directories that do not exist yet: they will be created so that the account can enter them.
 func (a account) mayReach(path string) bool {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -53,8 +52,8 @@ func (a account) mayReach(path string) bool {
 	}
 }
 
-// canExchange returns the first directory above path whose entries the account
-// can exchange, if there is one.
+// canExchange returns the nearest parent of path in which the account can replace entries, if there
+// is one.
 func (a account) canExchange(path string) (string, bool) {
 	for dir := path; dir != filepath.Dir(dir); {
 		dir = filepath.Dir(dir)
@@ -70,9 +69,9 @@ func (a account) canExchange(path string) (string, bool) {
 	return "", false
 }
 
-// privateGroup is a group that has no name, and so no members: only processes
-// that root starts with it are in it. It stays below 65536, which is all that
-// many containers have.
+// privateGroup returns the id of a group without a name, and so without members: only processes
+// that root starts with it are in it. The id stays below 65536 because many containers have no
+// more.
 func privateGroup() int {
 	gid := 65400
 	for {

@@ -5,6 +5,6 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the kernel send sig to the command when the thread that
-// starts it ends. The caller keeps that thread (runtime.LockOSThread).
+// dieWithParent makes the kernel send sig to the command when the thread that started it ends. The
+// caller must keep that thread alive (runtime.LockOSThread).
 func dieWithParent(cmd *exec.Cmd, sig syscall.Signal) { cmd.SysProcAttr.Pdeathsig = sig }

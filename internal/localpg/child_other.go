@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-// dieWithParent does nothing: there is no parent-death signal here. The server of
-// an owner that was killed runs on, and the next Open stops it (stopOrphan).
+// dieWithParent does nothing: this system has no parent-death signal. If the owner is killed, the
+// server keeps running until the next Open stops it (stopOrphan).
 func dieWithParent(*exec.Cmd, syscall.Signal) {}

@@ -18,24 +18,24 @@ import (
 
 var errNotReady = errors.New("the server is not ready")
 
-// connect makes a connection that names this process to other programs.
+// connect opens a connection whose application_name shows this process's id to other programs.
 func (p place) connect(ctx context.Context) (*pgx.Conn, error) {
 	return pg.Connect(ctx, p.url()+"&application_name="+useName+strconv.Itoa(os.Getpid()))
 }
 
-// useName begins the application_name of connections that show who has joined.
+// useName is the prefix of every such application_name; the process id follows.
 const useName = "ledgerfeed-use-by-process-"
 
 // noDatabase is PostgreSQL's error code for a database that does not exist.
 const noDatabase = "3D000"
 
-// unavailable tells whether the server said that it is starting or stopping.
+// unavailable reports whether the server said that it is starting or stopping.
 func unavailable(said *pgconn.PgError) bool {
 	return strings.HasPrefix(said.Code, "57P0") // operator intervention
 }
 
-// final tells whether a failure to join will not pass by waiting: the server is
-// not the one expected, or does not let this account in.
+// final reports whether waiting cannot cure a failure to join: the server is not the expected one,
+// or it does not let this account in.
 func final(err error) bool {
 	var peer *pg.PeerError
 	if errors.As(err, &peer) || errors.Is(err, fs.ErrPermission) {
@@ -43,6 +43,6 @@ func final(err error) bool {
 	}
 	var said *pgconn.PgError
 	return errors.As(err, &said) && !unavailable(said) &&
-		said.Code != noDatabase && // the owner is making it
+		said.Code != noDatabase && // the owner is creating it
 		said.Code != "53300" // too many connections
 }

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Exists tells whether a data directory has the data of a server, and changes nothing.
+// Exists reports whether a data directory holds a server's data. It changes nothing.
 func Exists(dataDir string) (bool, error) {
 	p, err := defaultOptions().roots.resolve(dataDir)
 	if err != nil {
@@ -25,8 +25,8 @@ func Exists(dataDir string) (bool, error) {
 	return false, fmt.Errorf("look for the data of PostgreSQL: %w", err)
 }
 
-// Directory is the data directory that a server really uses: started by root, it may be
-// another one than it was given. It changes nothing.
+// Directory returns the data directory that a server would really use. For root it may differ from
+// dataDir (see [Server.DataDir]). It changes nothing.
 func Directory(dataDir string) (string, error) {
 	p, err := defaultOptions().roots.resolve(dataDir)
 	return p.dir, err

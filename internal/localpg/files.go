@@ -15,8 +15,8 @@ import (
 // tailSize is how much of a log an error quotes, in bytes.
 const tailSize = 3 << 10
 
-// fileTail is the end of a text file, from offset start on at the earliest. It
-// serves error messages, so it never fails itself.
+// fileTail returns the end of a text file, but nothing before offset start. It is for error
+// messages, so it never fails: if it cannot read the file, it returns the reason.
 func fileTail(path string, start int64) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -35,7 +35,7 @@ func fileTail(path string, start int64) string {
 	return string(bytes.TrimSpace(text[:n]))
 }
 
-// maxLogSize is the size, in bytes, above which a start puts a log aside.
+// maxLogSize is the size, in bytes, above which a start renames the old log.
 const maxLogSize = 8 << 20
 
 // openLog opens the server's log for appending.

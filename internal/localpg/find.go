@@ -18,8 +18,8 @@ import (
 
 // Search says where to look for the programs.
 type Search struct {
-	Path     string   // directories, in the form of PATH
-	PgConfig bool     // ask pg_config from Path, too
+	Path     string   // directories, as in PATH
+	PgConfig bool     // also ask the pg_config in Path
 	Globs    []string // usual directories, versions as wildcards
 	Package  *Package // what to install if nothing is found; nil: nothing
 }
@@ -32,7 +32,7 @@ func DefaultSearch() Search {
 		PgConfig: true,
 		Globs: []string{
 			"/usr/lib/postgresql/*/bin",          // Debian, Ubuntu
-			"/usr/pgsql-*/bin",                   // Red Hat, packages of PostgreSQL's own
+			"/usr/pgsql-*/bin",                   // Red Hat, PostgreSQL's own packages
 			"/usr/libexec/postgresql*",           // Alpine
 			"/usr/local/pgsql/bin",               // built by hand
 			"/opt/homebrew/opt/postgresql@*/bin", // Homebrew, Apple silicon
@@ -43,9 +43,8 @@ func DefaultSearch() Search {
 	}
 }
 
-// Find finds programs that can run the cluster: of the major version that made
-// it, or, if there is none yet, the first that are new enough. The error says what
-// was found and what to install.
+// Find finds programs that can run the cluster: of the major version that created it or, without a
+// cluster, the first that are new enough. The error says what was found and what to install.
 func Find(ctx context.Context, s Search, w Wanted, log *slog.Logger) (Programs, error) {
 	var seen []string
 	for _, dir := range s.candidates(ctx) {
@@ -74,7 +73,7 @@ func Find(ctx context.Context, s Search, w Wanted, log *slog.Logger) (Programs, 
 	return Programs{}, missing(w, seen)
 }
 
-// missing is the error that says what to do.
+// missing returns the error that says what was found and what to install.
 func missing(w Wanted, seen []string) error {
 	major := w.Major
 	wanted := fmt.Sprintf("PostgreSQL %d or newer", pg.OldestServer)
@@ -114,7 +113,7 @@ func (s Search) candidates(ctx context.Context) []string {
 	for _, glob := range s.Globs {
 		found, err := filepath.Glob(glob)
 		if err != nil {
-			continue // a constant of ours is malformed; the others still count
+			continue // one of our constants is malformed; the others still count
 		}
 		slices.SortStableFunc(found, func(a, b string) int { return versionIn(b) - versionIn(a) })
 		dirs = append(dirs, found...)
@@ -130,7 +129,7 @@ func (s Search) candidates(ctx context.Context) []string {
 
 var lastNumber = regexp.MustCompile(`(\d+)(?:\.\d+)?\D*$`)
 
-// versionIn is the version number in a directory's name.
+// versionIn returns the version number in a directory's name; 0: there is none.
 func versionIn(dir string) int {
 	m := lastNumber.FindStringSubmatch(dir)
 	if m == nil {

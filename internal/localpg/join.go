@@ -14,16 +14,15 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// joined is the use of a server that another process, or another Server of this
-// process, owns.
+// joined is a hold on a server that another process, or another Server in this process, owns.
 type joined struct {
 	place place
 	owner int       // process id
 	conn  *pgx.Conn // ends when the server ends
 }
 
-// useLock is the advisory lock that joined programs share and that an owner
-// takes before it stops the server.
+// useLock is the key of the advisory lock that joined programs share. An owner takes it exclusively
+// before it stops the server.
 const useLock = 7_231_046_915
 
 // join connects to a server that may be running.
@@ -40,8 +39,8 @@ func (s *setup) join(ctx context.Context) (*joined, error) {
 		if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock_shared($1)", useLock); err != nil {
 			return nil, errors.Join(err, conn.Close(ctx))
 		}
-		// A server that stops ends its sessions one by one: that of the owner may free the
-		// lock before this one ends. It has refused new connections since before that.
+		// A stopping server ends its sessions one by one, so the owner's session may release the
+		// lock before this session ends. By then the server refuses new connections: try one.
 		again, err := s.place.connect(ctx)
 		if err != nil {
 			return nil, errors.Join(err, conn.Close(ctx))
@@ -54,7 +53,7 @@ func (s *setup) join(ctx context.Context) (*joined, error) {
 }
 
 func (j *joined) wait(ctx context.Context) error {
-	_, err := j.conn.WaitForNotification(ctx) // of which there are none
+	_, err := j.conn.WaitForNotification(ctx) // none come: it returns when the connection ends
 	if ctx.Err() == nil {
 		return fmt.Errorf("the local PostgreSQL in %s has stopped: the program that had started it, process %d, has ended or stopped it, or the server has failed: %w", j.place.dir, j.owner, err)
 	}
@@ -65,9 +64,8 @@ func (j *joined) release(ctx context.Context) error {
 	return j.conn.Close(ctx)
 }
 
-// awaitJoined waits until no program has joined any more, or has waited long
-// enough. The connection that it returns, if any, keeps others from joining
-// until it is closed.
+// awaitJoined waits until no joined program is left, for at most options.joined. The connection
+// that it returns, if any, keeps other programs from joining until it is closed.
 func (s *setup) awaitJoined(ctx context.Context) *pgx.Conn {
 	conn, err := s.place.connect(ctx) // if this fails, others cannot connect either
 	if err != nil {

@@ -7,20 +7,17 @@ import (
 
 // Config says where the server lives and how it runs.
 type Config struct {
-	// DataDir is the data directory, absolute or relative to the working
-	// directory; it is made if it does not exist. Started by root, another
-	// directory may be used, see [Server.DataDir].
+	// DataDir is the data directory, absolute or relative to the working directory. It is created
+	// if it does not exist. For root, another directory may be used: see [Server.DataDir].
 	DataDir string
 
-	// Logger receives what an operator should know: which directory is used
-	// instead of DataDir, that PostgreSQL is being installed, what the program
-	// waits for. Nil discards it.
+	// Logger receives what an operator should know: which directory is used instead of DataDir,
+	// that PostgreSQL is being installed, what the program waits for. Nil discards it.
 	Logger *slog.Logger
 
-	// TakeOver starts the server again in this process if its owner, another
-	// process, ends. Connections break, and succeed again after about a second. It
-	// is for programs that run for long and survive that. An owner that closes does
-	// not wait for them.
+	// TakeOver restarts the server in this process if its owner, another process, ends. Connections
+	// break, and work again after about a second. Set it for long-running programs that survive
+	// that. A closing owner does not wait for them.
 	TakeOver bool
 
 	// Throwaway gives up durability for speed. A crash of the machine destroys
@@ -28,11 +25,11 @@ type Config struct {
 	Throwaway bool
 }
 
-// databaseName is the database and the role that are made for the program.
+// databaseName names both the database and the role that are created for the program.
 const databaseName = "ledgerfeed"
 
-// DatabaseURL is the address of another database of the program's own server, whose URL
-// it is given.
+// DatabaseURL returns the address of another database on the local server. url is the server's URL
+// ([Server.URL]).
 func DatabaseURL(url, database string) string {
 	return strings.Replace(url, "/"+databaseName+"?", "/"+database+"?", 1)
 }

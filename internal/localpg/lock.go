@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 )
 
-// lock is the lock of a data directory, taken.
+// lock is the lock of a data directory, held by this process.
 type lock struct {
 	dir  *datadir.Dir
 	file *os.File
@@ -47,12 +47,12 @@ func (p place) tryLock() (*lock, error) {
 	return l, nil
 }
 
-// release closes the lock. It stays taken as long as server processes, which
-// inherit it, have it open.
+// release closes the lock file. The lock stays taken while server processes, which inherit the
+// file, have it open.
 func (l *lock) release() error { return errors.Join(l.file.Close(), l.dir.Close()) }
 
-// owner is the process that the lock names: the one that holds it or, if that
-// was killed, the one that started the server.
+// owner returns the process id in the lock file: the lock's holder, or a killed owner whose server
+// still runs. 0: the file has no process id.
 func (p place) owner() int {
 	text, err := os.ReadFile(p.file(lockName))
 	if err != nil {

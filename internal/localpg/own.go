@@ -9,15 +9,14 @@ import (
 	"os"
 )
 
-// owned is the use of a server that this process runs.
+// owned is a hold on a server that this process runs.
 type owned struct {
 	setup   *setup
 	lock    *lock
 	process *postmaster
 }
 
-// own starts the server with the lock that it is given, and releases the lock if
-// that fails.
+// own starts the server under lock l. If that fails, it releases l.
 func (s *setup) own(ctx context.Context, l *lock) (hold, error) {
 	process, err := s.startPostgres(ctx, l)
 	if err != nil {
@@ -35,8 +34,8 @@ func (o *owned) wait(ctx context.Context) error {
 	}
 }
 
-// release stops the server once no other program is in the middle of work with it.
-// If that takes longer than ctx, the server goes on stopping and keeps the lock.
+// release waits for joined programs (awaitJoined) and then stops the server. If ctx is done first,
+// the server continues to stop and keeps the lock until it has.
 func (o *owned) release(ctx context.Context) error {
 	conn := o.setup.awaitJoined(ctx)
 	err := o.process.stop(ctx)

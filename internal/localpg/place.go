@@ -29,13 +29,12 @@ const (
 	runName        = "run"
 )
 
-// place is a data directory after all questions of paths and accounts have
-// been answered.
+// place is a data directory whose paths and accounts are resolved.
 type place struct {
 	wanted   string  // what the caller asked for, absolute
-	dir      string  // what is used
+	dir      string  // the directory really used
 	account  account // the account and group that the server runs as
-	programs string  // where downloaded server programs are kept if the user's own cache does not serve
+	programs string  // where downloaded server programs go if the user's own cache cannot be used
 }
 
 func (p place) file(name string) string { return filepath.Join(p.dir, name) }
@@ -46,9 +45,8 @@ func (p place) runDir() string          { return filepath.Join(p.sockets(), runN
 // macOS, the stricter system, allows for a socket's path.
 const maxSocketDir = 84
 
-// sockets is the directory above the socket's: the data directory, or one in
-// /tmp if that cannot be named in a socket's path, in a URL or in PostgreSQL's
-// list of socket directories.
+// sockets returns the parent of the socket directory: the data directory, or a directory in /tmp if
+// a socket's path, a URL or PostgreSQL's list of socket directories cannot name the data directory.
 func (p place) sockets() string {
 	if len(p.dir) <= maxSocketDir && !strings.ContainsAny(p.dir, ",\"'\\\n") {
 		return p.dir
@@ -59,12 +57,12 @@ func (p place) sockets() string {
 // url is the address of this place's server.
 func (p place) url() string {
 	host := strings.ReplaceAll(url.QueryEscape(p.runDir()), "+", "%20") // libpq does not read "+" as a space
-	// Without options, those in PGOPTIONS would count.
+	// Without this empty parameter, PGOPTIONS would apply.
 	return "postgres://" + databaseName + "@/" + databaseName + "?host=" + host + "&port=5432&sslmode=disable&options=&requirepeer=" + url.QueryEscape(p.account.name)
 }
 
-// prepare makes the directories and the rules of authentication for a server
-// that is about to start. The caller holds the lock.
+// prepare makes the directories and the authentication rules for a server that is about to start.
+// The caller holds the lock.
 func (p place) prepare(dir *datadir.Dir) error {
 	if err := p.admitServer(dir); err != nil {
 		return err
@@ -85,7 +83,7 @@ func (p place) prepare(dir *datadir.Dir) error {
 	return p.writeRules(dir)
 }
 
-// admitServer lets the server's account pass through a directory, by its group.
+// admitServer lets the server's account enter a directory through its private group.
 func (p place) admitServer(dir *datadir.Dir) error {
 	if !p.account.other() {
 		return nil
@@ -116,9 +114,9 @@ func (p place) serverDir(dir string) error {
 	return nil
 }
 
-// writeRules writes who may connect to the server: the account that starts it,
-// known by its socket, as the one role. Everything else is refused, because no
-// rule is there for it.
+// writeRules writes who may connect to the server: only the account that starts it, identified
+// through the socket (peer), and only as the one role. PostgreSQL refuses everything that no rule
+// allows.
 func (p place) writeRules(dir *datadir.Dir) error {
 	self := `"` + strings.ReplaceAll(datadir.AccountName(os.Geteuid()), `"`, `""`) + `"`
 	for name, rules := range map[string]string{
@@ -143,8 +141,8 @@ func (p place) writeRules(dir *datadir.Dir) error {
 	return nil
 }
 
-// command is one that runs under the server's account in an
-// environment of our making: a PGDATA or PGPORT of the caller's must not matter.
+// command returns a command that runs under the server's account. Its environment is our own, so
+// that the caller's PGDATA or PGPORT has no effect.
 func (p place) command(ctx context.Context, path string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = p.dir

@@ -35,9 +35,8 @@ func (pm *postmaster) failure() error {
 	return fmt.Errorf("%s; the end of %s:\n%s", pm.state, pm.logPath, fileTail(pm.logPath, pm.logStart))
 }
 
-// startPostgres finds the programs, makes the cluster if there is none, runs
-// the server and returns when it accepts connections. If ctx ends before, it stops
-// the server.
+// startPostgres finds the programs, makes the cluster if there is none, runs the server and returns
+// when it accepts connections. If ctx ends first, it stops the server.
 func (s *setup) startPostgres(ctx context.Context, l *lock) (*postmaster, error) {
 	p := s.place
 	if err := p.prepare(l.dir); err != nil {
@@ -76,8 +75,8 @@ func (p place) wantedPrograms(major int) Wanted {
 	return Wanted{Cluster: p.cluster(), Major: major, Account: p.account.name, MayReach: p.account.mayReach, Cache: p.programs}
 }
 
-// clusterMajor is the major version that made the cluster, or 0 if there is
-// none yet. Anything else in its place is left alone.
+// clusterMajor returns the major version that created the cluster, or 0 if there is no cluster yet.
+// If something else is in its place, it returns an error and changes nothing.
 func clusterMajor(p place) (int, error) {
 	if _, err := os.Lstat(p.cluster()); errors.Is(err, os.ErrNotExist) {
 		return 0, nil
@@ -106,7 +105,7 @@ func (s *setup) initCluster(ctx context.Context, l *lock, progs Programs) error 
 		return fmt.Errorf("make the directory of a new cluster: %w", err)
 	}
 	args := []string{
-		"-D", side, "--username=" + databaseName, "--auth=reject", // the rules are in p.dir
+		"-D", side, "--username=" + databaseName, "--auth=reject", // the authentication rules are in p.dir
 		"--encoding=UTF8", "--locale=C", "--data-checksums", "--no-instructions",
 	}
 	if s.cfg.Throwaway {
@@ -138,8 +137,7 @@ func (s *setup) initCluster(ctx context.Context, l *lock, progs Programs) error 
 	return syncDir(p.dir)
 }
 
-// launch starts postgres itself, not pg_ctl, which would put a process between
-// this one and its child.
+// launch starts postgres directly. pg_ctl would put a process between this one and the server.
 func (s *setup) launch(l *lock, progs Programs) (*postmaster, error) {
 	p := s.place
 	log, err := openLog(l.dir)
@@ -151,11 +149,11 @@ func (s *setup) launch(l *lock, progs Programs) (*postmaster, error) {
 	if info, err := log.Stat(); err == nil {
 		pm.logStart = info.Size()
 	}
-	// Not bound to a context: only stop ends the server, and not by SIGKILL.
+	// Not bound to the caller's context, which would kill the server: only stop ends it, by SIGINT.
 	pm.cmd = p.command(context.Background(), progs.Postgres, append([]string{"-D", p.cluster()}, s.settingArgs(progs)...))
 	pm.cmd.Stdout, pm.cmd.Stderr = log, log
 	pm.cmd.ExtraFiles = []*os.File{l.file}
-	pm.cmd.SysProcAttr.Setsid = true      // a terminal's Ctrl-C is for the program, which stops the server when it is done
+	pm.cmd.SysProcAttr.Setsid = true      // Ctrl-C must reach only the program, which stops the server when it is done
 	dieWithParent(pm.cmd, syscall.SIGINT) // fast shutdown
 
 	started := make(chan error, 1)
@@ -173,17 +171,17 @@ func (s *setup) launch(l *lock, progs Programs) (*postmaster, error) {
 	return pm, nil
 }
 
-// onOwnThread calls start and then the rest on one thread, which therefore
-// lives until the child is done: the parent-death signal follows the death of
-// the thread, not of the process, that started the child.
+// onOwnThread calls start and then rest on one locked thread, which lives until rest returns. The
+// kernel sends the parent-death signal when the thread that started the child dies, not when the
+// process does.
 func onOwnThread(start func() error, rest func(error)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	rest(start())
 }
 
-// awaitReady returns when the program's database accepts connections, and makes
-// that database the first time. Crash recovery may take long; ctx bounds it.
+// awaitReady returns when the program's database accepts connections. It creates that database the
+// first time. Crash recovery may take long; ctx bounds it.
 func (pm *postmaster) awaitReady(ctx context.Context, p place) error {
 	for {
 		err := errNotReady
@@ -227,8 +225,8 @@ func (p place) ensureDatabase(ctx context.Context) error {
 // startStopTimeout bounds the shutdown of a server that did not start as it should.
 const startStopTimeout = 20 * time.Second
 
-// stop shuts the server down and returns when it is gone, with its children. When
-// ctx is done before, the server goes on stopping by itself.
+// stop shuts the server down and returns when it and its children are gone. If ctx is done first,
+// it returns an error and the server continues to stop.
 func (pm *postmaster) stop(ctx context.Context) error {
 	_ = pm.cmd.Process.Signal(syscall.SIGINT) // fast shutdown; fails only if it is gone
 	select {

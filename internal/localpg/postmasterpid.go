@@ -16,14 +16,13 @@ import (
 	"time"
 )
 
-// postmasterTimeout bounds the wait for a server that runs in the cluster
-// although the lock is free: one that was started by hand.
+// postmasterTimeout bounds the wait for a server that runs in the cluster although the lock is
+// free, because somebody started it by hand.
 const postmasterTimeout = 60 * time.Second
 
-// awaitPostmaster waits for a server in the cluster to go away and clears the
-// file of one that has. PostgreSQL checks the file too, but only for whether the
-// process id is taken; after a restart of a container it easily is, by an
-// unrelated process.
+// awaitPostmaster waits until no server runs in the cluster and removes a stale postmaster.pid.
+// PostgreSQL checks that file too, but only whether the process id exists. After a container
+// restart, an unrelated process may well have that id.
 func (p place) awaitPostmaster(ctx context.Context, log *slog.Logger) error {
 	deadline := time.Now().Add(postmasterTimeout)
 	for told := false; ; told = true {
@@ -60,16 +59,16 @@ func (p place) postmasterFile() []string {
 	return strings.Split(string(text), "\n")
 }
 
-// isReady tells whether the server says that it accepts connections. Asking it by
-// connecting would leave a line in its log each time it does not.
+// isReady reports whether postmaster.pid says that the server accepts connections. Testing that by
+// connecting would leave a line in the server's log for each failure.
 func (p place) isReady() bool {
 	const status = 7 // the line, counted from 0
 	lines := p.postmasterFile()
 	return len(lines) > status && strings.TrimSpace(lines[status]) == "ready"
 }
 
-// livePostmaster reads postmaster.pid and tells whether that process is alive
-// and really a server of this cluster.
+// livePostmaster reads postmaster.pid and reports whether that process is alive and really is a
+// server of this cluster.
 func (p place) livePostmaster() (pid int, live bool) {
 	lines := p.postmasterFile()
 	if len(lines) == 0 {
@@ -79,7 +78,7 @@ func (p place) livePostmaster() (pid int, live bool) {
 	if err != nil || pid <= 0 || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return 0, false
 	}
-	// A postmaster works in its cluster's directory.
+	// A postmaster's working directory is its cluster.
 	if cwd, err := os.Stat(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil {
 		cluster, err := os.Stat(p.cluster())
 		return pid, err == nil && os.SameFile(cwd, cluster)
@@ -91,10 +90,10 @@ func (p place) livePostmaster() (pid int, live bool) {
 	return pid, strings.Contains(string(name), "postgres")
 }
 
-// stopOrphan asks the server of an owner that was killed to shut down. On Linux
-// the kernel has done so already. The owner is looked at again after the server was
-// found: a new owner writes its id into the lock before it starts a server, so if
-// the lock still names a dead process, the server is that one's.
+// stopOrphan asks a killed owner's server to shut down. On Linux the kernel has already done so. It
+// checks the owner again after it has found the server: a new owner writes its id into the lock
+// before it starts a server, so if the lock still names a dead process, the server is that
+// process's.
 func (p place) stopOrphan() {
 	if !p.ownerIsDead() {
 		return

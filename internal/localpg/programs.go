@@ -1,5 +1,4 @@
-// This file finds the server programs of PostgreSQL on the machine, and
-// installs them through npm where there are none.
+// This file describes PostgreSQL's server programs and inspects directories that may hold them.
 
 package localpg
 
@@ -16,11 +15,11 @@ import (
 
 // Wanted describes the programs to find.
 type Wanted struct {
-	Cluster  string                // the directory of the data that they are for
-	Major    int                   // the version that made the data; 0: there is none yet
-	Account  string                // who runs them
-	MayReach func(dir string) bool // tells whether that account can enter a directory and those above
-	Cache    string                // where to install them if the user's own cache does not serve
+	Cluster  string                // the directory of the cluster that they will run
+	Major    int                   // the version that created the cluster; 0: there is none yet
+	Account  string                // the account that runs them
+	MayReach func(dir string) bool // reports whether that account can enter a directory and all its parents
+	Cache    string                // where to install them if the user's own cache cannot be used
 }
 
 // Programs are the server programs of one installation.
@@ -30,10 +29,10 @@ type Programs struct {
 	Major    int
 }
 
-// inspect looks at one directory; an error of os.ErrNotExist means that it has
-// no server programs, which is the ordinary case for those in PATH.
+// inspect looks for the programs in one directory. os.ErrNotExist means that it has none, which is
+// normal for directories in PATH.
 func inspect(ctx context.Context, dir string, w Wanted) (Programs, error) {
-	// A link in PATH leads to the directory where initdb is, too.
+	// A symbolic link in PATH leads to the directory that also has initdb.
 	postgres, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 	if err != nil {
 		return Programs{}, os.ErrNotExist
@@ -64,9 +63,8 @@ func askMajor(ctx context.Context, postgres string) (int, error) {
 	return strconv.Atoi(string(m[1]))
 }
 
-// HasLibrary tells whether a loadable module is installed, in one of the places
-//
-//	where the packagers put them.
+// HasLibrary reports whether a loadable module is installed in one of the directories that
+// packagers use.
 func (p Programs) HasLibrary(name string) bool {
 	root := filepath.Dir(filepath.Dir(p.Postgres))
 	for _, dir := range []string{"lib*", "lib*/*"} {

@@ -14,18 +14,18 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 )
 
-// rootRules say where the server lives and which account runs it. PostgreSQL refuses
-// to run as root, so for root both are questions.
+// rootRules say which account runs the server when root starts it, because PostgreSQL refuses to
+// run as root, and where the data directory goes if that account cannot reach the wanted one.
 type rootRules struct {
 	accounts []string // tried in this order when the process is root
-	dir      string   // holds the data directories that could not be where they were wanted
+	dir      string   // parent of the data directories used instead
 }
 
 func defaultRootRules() rootRules {
 	return rootRules{accounts: []string{"postgres", "nobody"}, dir: "/var/lib/ledgerfeed"}
 }
 
-// resolve answers both for a wanted data directory.
+// resolve determines the place for a wanted data directory. The error says why it cannot be used.
 func (r rootRules) resolve(wanted string) (place, error) {
 	dir, err := datadir.Resolve(wanted)
 	if err != nil {
@@ -43,7 +43,7 @@ func (r rootRules) resolve(wanted string) (place, error) {
 	}
 	if !p.account.mayReach(filepath.Dir(dir)) { // the directory itself is opened to the account's group
 		p.dir = filepath.Join(r.dir, stableName(dir))
-		// The account of the wanted place's cluster, if any, has no say over there.
+		// A cluster in the wanted directory does not decide the account for this one.
 		if p.account, err = r.serverAccount(p.dir); err != nil {
 			return place{}, err
 		}
@@ -57,8 +57,8 @@ func (r rootRules) resolve(wanted string) (place, error) {
 	return p, nil
 }
 
-// serverAccount is the account that owns the cluster, or else the first of the
-// accounts that exists. Its group is one that no other process has.
+// serverAccount returns the account that owns the cluster or, without a cluster, the first of
+// r.accounts that exists. No other process is in its group.
 func (r rootRules) serverAccount(dir string) (account, error) {
 	if info, err := os.Stat(filepath.Join(dir, clusterName)); err == nil {
 		if uid, _ := datadir.OwnerOf(info); uid != 0 {
@@ -79,7 +79,7 @@ func (r rootRules) serverAccount(dir string) (account, error) {
 	return account{}, fmt.Errorf("PostgreSQL refuses to run as root, and none of the accounts %s exists: create one, or run as an ordinary user", strings.Join(r.accounts, ", "))
 }
 
-// stableName names the substitute of a path: readable, and the same each time.
+// stableName returns a readable directory name for path, the same one each time.
 func stableName(path string) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(path))

@@ -73,9 +73,9 @@ const (
 	longWait = 3 * time.Second
 )
 
-// attach starts the server, or joins it. Its loop has no state but the file
-// system's: the lock is free, or the server accepts connections, or another
-// program is starting or stopping it and attach waits.
+// attach starts the server or joins it. Its loop keeps no state of its own. In each round either
+// the lock is free, or the server accepts connections, or another program is starting or stopping
+// the server and attach waits.
 func (s *Server) attach(ctx context.Context) (hold, error) {
 	told := time.After(longWait)
 	for {
@@ -113,7 +113,7 @@ func (s *Server) watch(ctx context.Context) {
 			return
 		}
 		_, wasJoined := s.hold.(*joined)
-		_ = s.hold.release(ctx) // the server is gone; what is left of the hold goes too
+		_ = s.hold.release(ctx) // the server is gone; release the rest of the hold
 		s.hold = nil
 		if wasJoined && s.cfg.TakeOver {
 			s.log.Warn("the local PostgreSQL has stopped, starting it again", "directory", s.place.dir, "cause", cause)
@@ -134,22 +134,21 @@ func (s *Server) watch(ctx context.Context) {
 	}
 }
 
-// URL is the server's address for package pg and for libpq, which check the
-// server's account: the URL names it as requirepeer, which pgx alone does not know.
-// The database and the role are both called ledgerfeed, and the role is a superuser
-// of this cluster.
+// URL returns the server's address for package pg and libpq. Both check the server's account, which
+// the URL names as requirepeer; pgx alone does not know that parameter. The database and the role
+// are both called ledgerfeed, and the role is a superuser of this cluster.
 func (s *Server) URL() string { return s.place.url() }
 
-// DataDir is the directory really used, as an absolute path. It differs from
-// Config.DataDir for root, when the server's account cannot enter that one.
+// DataDir returns the directory really used, as an absolute path. For root it differs from
+// Config.DataDir if the server's account cannot enter that one.
 func (s *Server) DataDir() string { return s.place.dir }
 
-// Done is closed when the server has gone away unexpectedly and is not taken
-// over. A program that sees it cannot heal the connection; it ends, and the next
-// Open recovers the data.
+// Done returns a channel that is closed when the server has gone away unexpectedly and this process
+// does not take over. The program cannot recover: it should exit, and the next Open recovers the
+// data.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err says why Done was closed, and is nil as long as it is not.
+// Err returns why Done was closed; nil: it is not closed.
 func (s *Server) Err() error {
 	select {
 	case <-s.done:
@@ -162,8 +161,8 @@ func (s *Server) Err() error {
 // probeTimeout bounds how long Explain waits for the server to answer.
 const probeTimeout = 5 * time.Second
 
-// Explain adds to the error of work on the server that the server has gone away,
-// if it has. It returns other errors as they are.
+// Explain adds to err, the error of work on the server, that the server has gone away. If the
+// server has not, it returns err unchanged.
 func (s *Server) Explain(err error) error {
 	if err == nil {
 		return nil
@@ -171,7 +170,7 @@ func (s *Server) Explain(err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
 	if conn, cerr := s.place.connect(ctx); cerr == nil {
-		_ = conn.Close(ctx) // perhaps of a server that was started since
+		_ = conn.Close(ctx) // perhaps to a server that was started since
 	} else {
 		select {
 		case <-s.watched:
@@ -184,10 +183,9 @@ func (s *Server) Explain(err error) error {
 	return err
 }
 
-// Close ends the use of the server. An owner waits up to 20 seconds for programs
-// that have joined, and stops the server. If ctx is done before the server has
-// stopped, Close returns an error and the server goes on stopping by itself.
-// Closing twice is allowed.
+// Close releases the server. An owner waits up to 20 seconds for joined programs and then stops the
+// server. If ctx is done before the server has stopped, Close returns an error and the server
+// continues to stop. Closing twice is allowed.
 func (s *Server) Close(ctx context.Context) (err error) {
 	s.closing.Do(func() {
 		s.stopWatch()

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// settingArgs are the command-line settings of the server. They are given at
-// each start, not written into postgresql.conf, so that a cluster made by an
-// older version of this program gets the present ones.
+// settingArgs returns the server's settings as command-line arguments. They are passed at each
+// start instead of being written to postgresql.conf, so that a cluster made by an older version of
+// this program gets the current ones.
 func (s *setup) settingArgs(progs Programs) []string {
 	settings := map[string]string{
 		// Reachable through the socket directory only, which is private.
 		"listen_addresses":        "",
 		"unix_socket_directories": s.place.runDir(),
 		"unix_socket_permissions": "0700",
-		"port":                    "5432", // names the socket, nothing else
+		"port":                    "5432", // only part of the socket's name
 		"hba_file":                s.place.file(hbaName),
 		"ident_file":              s.place.file(identName),
 
@@ -72,7 +72,7 @@ func (s *setup) settingArgs(progs Programs) []string {
 	return args
 }
 
-// accepts tells whether this build of the server knows a value of a setting.
+// accepts reports whether this build of the server supports a value of a setting.
 func (s *setup) accepts(progs Programs, setting, value string) bool {
 	args := []string{"-D", s.place.cluster(), "-C", setting, "-c", setting + "=" + value}
 	return s.place.command(context.Background(), progs.Postgres, args).Run() == nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// setup is what a server is started or joined with.
+// setup is what it takes to start or join a server.
 type setup struct {
 	cfg   Config
 	opts  options
@@ -15,19 +15,19 @@ type setup struct {
 	place place
 }
 
-// options are the parts of the surroundings that tests replace.
+// options are the parts of the environment that tests replace.
 type options struct {
 	search   Search
 	roots    rootRules
-	settings map[string]string // of the server, beside this package's own
-	joined   time.Duration     // how long an owner that closes waits for programs that have joined
+	settings map[string]string // of the server; they override this package's own
+	joined   time.Duration     // how long a closing owner waits for joined programs
 }
 
 func defaultOptions() options {
 	return options{search: DefaultSearch(), roots: defaultRootRules(), joined: joinedTimeout}
 }
 
-// joinedTimeout is how long an owner that closes waits for programs that have
-// joined. It is meant for work under way, not for a service to end by itself, and
-// stays below what service managers allow for a stop.
+// joinedTimeout is how long a closing owner waits for joined programs. It lets work in flight
+// finish, but does not wait for a service to end, and is shorter than the stop timeout of service
+// managers.
 const joinedTimeout = 20 * time.Second

@@ -15,12 +15,12 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 )
 
-// packageRoot is the directory that everything in an npm archive is in.
+// packageRoot is the directory that contains everything in an npm archive.
 const packageRoot = "package/"
 
-// unpack writes the server's part of an npm archive below dir. The archive's
-// checksum is known, but its names are checked all the same: the check costs
-// nothing and the next pinned version is new.
+// unpack writes the server's part of an npm archive below dir. The archive's checksum is pinned,
+// but unpack checks its file names as well: that costs nothing, and a later pinned version may
+// differ.
 func unpack(archive io.Reader, dir string) error {
 	zipped, err := gzip.NewReader(archive)
 	if err != nil {
@@ -49,14 +49,14 @@ func unpack(archive io.Reader, dir string) error {
 	}
 }
 
-// writeFile writes one file of the archive. Modes are set whatever the umask:
-// another account is going to run these programs.
+// writeFile writes one file of the archive. It sets the mode regardless of the umask, because
+// another account may run these programs.
 func writeFile(path string, content io.Reader, mode os.FileMode) error {
 	if err := datadir.MakeDirs(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	// A child forked meanwhile would hold the file open for writing until it
-	// executes, and until then the file, a program, cannot be executed itself.
+	// A child forked now would inherit the file, open for writing, until its exec. A program that
+	// is open for writing cannot be executed.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
@@ -67,8 +67,8 @@ func writeFile(path string, content io.Reader, mode os.FileMode) error {
 	return errors.Join(err, f.Chmod(mode), f.Close())
 }
 
-// makeLinks makes the symbolic links of the package, which an npm archive
-// cannot hold; the package's own script for it is not run.
+// makeLinks makes the package's symbolic links, which an npm archive cannot hold. It replaces the
+// package's own script, which does not run.
 func makeLinks(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, "native", "pg-symlinks.json"))
 	if err != nil {
@@ -98,7 +98,7 @@ func makeLinks(dir string) error {
 	return nil
 }
 
-// inside joins a name from the archive to dir and refuses one that leads out.
+// inside joins a name from the archive to dir. It refuses a name that leads out of dir.
 func inside(dir, name string) (string, error) {
 	local := filepath.FromSlash(name)
 	if !filepath.IsLocal(local) {

@@ -19,13 +19,13 @@ type hold interface {
 	Close(ctx context.Context) error
 }
 
-// Exists is false.
+// Exists returns false.
 func Exists(string) (bool, error) { return false, nil }
 
-// Directory is the directory itself.
+// Directory returns dataDir.
 func Directory(dataDir string) (string, error) { return dataDir, nil }
 
-// Open fails: a local PostgreSQL needs Unix sockets that tell accounts.
+// Open fails: a local PostgreSQL needs Unix sockets that identify the account at the other end.
 func Open(context.Context, Config) (*Server, error) {
 	return nil, errors.New("a local PostgreSQL is run on Linux and macOS only: set DATABASE_URL to a server you have")
 }

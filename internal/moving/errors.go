@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// errFenceOver means that appends came in again at the old place before the workspace left.
-// The move goes on with what was appended.
+// errFenceOver means that the old place takes appends again, or a process has taken up a webhook
+// again, before the workspace left. The move then copies the new entries and tries again.
 var errFenceOver = errors.New("the time in which appends are refused was over, or a webhook was taken up again, before the workspace could leave")
 
-// Errors of moves that cannot begin, go on or be undone as they are asked for.
+// Errors of moves that cannot begin, continue or be undone.
 var (
-	// ErrOther: the workspace's move goes to another database than the one given.
+	// ErrOther: the workspace is moving to another database than the one given.
 	ErrOther = errors.New("the database given is not the one that this workspace moves to; give the one with which the move was begun")
-	// ErrUndone: an undoing of the move was begun.
+	// ErrUndone: somebody has begun to undo the move.
 	ErrUndone = errors.New("the move is being undone; run it with --undo again, and then begin again")
 	// ErrOpen: the move is over, so it cannot be undone.
 	ErrOpen = errors.New("the workspace is open at the new place, which may have taken entries; to bring it back, end this move with --finish and move it from there")
@@ -23,7 +23,7 @@ var (
 	ErrUnproven = errors.New("nothing was removed: the new place is not open with the whole history and the same chain")
 	// ErrGone: the workspace was moved from here.
 	ErrGone = errors.New("the workspace has moved from here; move it from where it is")
-	// ErrReceiving: the workspace comes from elsewhere and is not open.
+	// ErrReceiving: the workspace is being moved here and is not open yet.
 	ErrReceiving = errors.New("the workspace is being moved here, and is not open yet")
 )
 
@@ -43,7 +43,7 @@ func (e *OwnerError) Error() string {
 	return fmt.Sprintf("the account %s does not own the tables in %s: move workspaces with the account that migrates", e.Account, e.Place)
 }
 
-// SchemaError says that the databases have other versions of the schema.
+// SchemaError says that the databases have different versions of the schema.
 type SchemaError struct{ From, To int64 }
 
 // Error says what to do.
@@ -51,8 +51,8 @@ func (e *SchemaError) Error() string {
 	return fmt.Sprintf("the schema of the old place has version %d and that of the new one %d: bring both to the same version of the program first (ledgerfeed migrate)", e.From, e.To)
 }
 
-// DivergedError says that the log at the new place is another one, or was altered at the
-// old one.
+// DivergedError says that the new place has another log than the old one, or that the old place's
+// log was altered.
 type DivergedError struct {
 	WorkspaceID string
 	Position    int64

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// copyHistory copies what no append, reader or delivery needs, and returns how many rows. How
-// far it has come is kept with the rows, so that an interrupted one goes on.
+// copyHistory copies what no append, reader or delivery needs, and returns the number of rows. It
+// stores its progress together with the rows, so that an interrupted copy can continue.
 func (m *Mover) copyHistory(ctx context.Context) (copied int64, err error) {
 	m.cfg.Step(StepHistory)
 	for _, t := range history() {
@@ -41,7 +41,7 @@ func copyTable(ctx context.Context, m *Mover, t *table) (copied int64, err error
 	}
 }
 
-// copyPage copies the next rows of a table; more tells that there may be others.
+// copyPage copies the next rows of a table; more says that there may be others.
 func copyPage(ctx context.Context, m *Mover, t *table, columns string) (written int64, more bool, err error) {
 	err = m.cfg.To.inTx(ctx, func(tx pgx.Tx) error {
 		var after []string
@@ -69,7 +69,7 @@ func copyPage(ctx context.Context, m *Mover, t *table, columns string) (written 
 	return written, more && err == nil, err
 }
 
-// readPage reads the next rows of a table at the old place, and the key of the last of them.
+// readPage reads the next rows of a table at the old place, and the key of the last one.
 func readPage(ctx context.Context, m *Mover, t *table, after []string) (b *jsonRows, last []string, err error) {
 	args := []any{m.cfg.WorkspaceID, batchRows}
 	for _, value := range after {

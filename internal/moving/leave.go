@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// fence has the old place refuse appends for the time of Config.Fence, after which they come
-// in again by themselves if the move has not gone on, and returns its newest entry.
+// fence makes the old place refuse appends for Config.Fence, and returns its newest entry. If the
+// move has not continued by then, the old place takes appends again on its own.
 func (m *Mover) fence(ctx context.Context) (h head, err error) {
 	m.cfg.Step(StepFence)
 	err = m.cfg.From.inLimitedTx(ctx, func(tx pgx.Tx) error {
@@ -29,7 +29,7 @@ func (m *Mover) fence(ctx context.Context) (h head, err error) {
 		if _, err := tx.Exec(ctx, `UPDATE log_head SET closed_until = $2 WHERE workspace_id = $1`, m.cfg.WorkspaceID, locked.at.Add(m.cfg.Fence)); err != nil {
 			return fmt.Errorf("close the head of %s: %w", m.cfg.WorkspaceID, err)
 		}
-		// Appends that were refused before, behind another fence that was not passed, do not count.
+		// fenced_at starts over: appends that an earlier, unsuccessful fence refused do not count.
 		_, err = tx.Exec(ctx, `UPDATE workspace_move SET state = 'fenced', changed_at = $2, fenced_at = $2 WHERE workspace_id = $1`, m.cfg.WorkspaceID, locked.at)
 		if err != nil {
 			return fmt.Errorf("note that %s is fenced: %w", m.cfg.WorkspaceID, err)
@@ -39,7 +39,7 @@ func (m *Mover) fence(ctx context.Context) (h head, err error) {
 	return h, err
 }
 
-// prepare notes at the new place that it has everything up to the newest entry.
+// prepare records at the new place that it has everything up to the newest entry.
 func (m *Mover) prepare(ctx context.Context, newest head) error {
 	m.cfg.Step(StepReady)
 	return m.cfg.To.inTx(ctx, func(tx pgx.Tx) error {
@@ -61,13 +61,14 @@ func (m *Mover) prepare(ctx context.Context, newest head) error {
 	})
 }
 
-// depart gives the workspace up at the old place, for good unless the move is undone before
-// the new one opens. From here on nothing of it changes there. The error is errFenceOver when
-// appends may have come in since newest, or a webhook was taken up.
+// depart gives the workspace up at the old place, for good unless the move is undone before the new
+// place opens. From here on, nothing of the workspace changes there. It returns errFenceOver if
+// entries may have been appended since newest, or a process has taken up a webhook.
 func (m *Mover) depart(ctx context.Context, newest head) error {
 	m.cfg.Step(StepDepart)
 	return m.cfg.From.inLimitedTx(ctx, func(tx pgx.Tx) error {
-		// A transaction that changes a key, a webhook or a name has locked the workspace or the row.
+		// Every transaction that changes a key, a webhook or a name locks the workspace or the row,
+		// so these locks wait for it.
 		if err := m.exec(ctx, tx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
 			`SELECT 1 FROM api_key WHERE workspace_id = $1 ORDER BY key_id FOR UPDATE`,
 			`SELECT 1 FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`,
@@ -110,7 +111,7 @@ func (m *Mover) depart(ctx context.Context, newest head) error {
 	})
 }
 
-// free reports whether all webhooks are held, and no living process has one of them.
+// free reports whether the move holds all webhooks, and no live process has one of them.
 func free(ctx context.Context, m *Mover, tx pgx.Tx) (bool, error) {
 	var b pgx.Batch
 	var notHeld, taken int
@@ -123,8 +124,8 @@ func free(ctx context.Context, m *Mover, tx pgx.Tx) (bool, error) {
 	return notHeld == 0 && taken == 0, nil
 }
 
-// tell has the old place tell readers the address of the new one. Before that is open they
-// would be refused there, because it does not have their keys.
+// tell makes the old place tell readers the new place's address. It is called once the new place is
+// open: before that, the new place lacks the readers' keys and would refuse them.
 func tell(ctx context.Context, m *Mover) error {
 	return m.cfg.From.inLimitedTx(ctx, func(tx pgx.Tx) error {
 		err := m.exec(ctx, tx, `

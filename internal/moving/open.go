@@ -15,8 +15,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// open opens the workspace at the new place, with what decides who may read it and what is
-// sent, in one transaction. The old place has given it up, so nothing of that changes there.
+// open opens the workspace at the new place. One transaction there also copies everything that
+// decides who may read it and what is sent. The old place has given the workspace up, so none of
+// that changes there.
 func (m *Mover) open(ctx context.Context) (result Result, err error) {
 	m.cfg.Step(StepOpen)
 	cursorKey, err := readapi.SharedCursorKey(ctx, m.cfg.From.Pool)
@@ -65,7 +66,7 @@ func readResult(ctx context.Context, m *Mover, tx pgx.Tx, result *Result) error 
 	return nil
 }
 
-// seconds scans a number of seconds.
+// seconds scans a number of seconds into a duration.
 type seconds time.Duration
 
 // Scan implements sql.Scanner.
@@ -78,7 +79,7 @@ func (s *seconds) Scan(value any) error {
 	return nil
 }
 
-// openWith opens the new place in to, with what from has.
+// openWith opens the new place in transaction to, with the old place's data read in from.
 func openWith(ctx context.Context, m *Mover, from, to pgx.Tx, cursorKey []byte) error {
 	r := &row{}
 	var before []byte
@@ -123,8 +124,8 @@ func openWith(ctx context.Context, m *Mover, from, to pgx.Tx, cursorKey []byte) 
 	return m.audit(ctx, to, fmt.Sprintf("came from %s with %s", m.cfg.From.Name, plural.Of(h.position, "entry", "entries")))
 }
 
-// copyWorkspace gives the new place the workspace's own settings, and takes away what an
-// earlier life there has left.
+// copyWorkspace copies the workspace's own settings to the new place, and removes the keys that an
+// earlier stay there has left.
 func copyWorkspace(ctx context.Context, m *Mover, from, to pgx.Tx) error {
 	var (
 		name    string
@@ -134,7 +135,8 @@ func copyWorkspace(ctx context.Context, m *Mover, from, to pgx.Tx) error {
 	if err := from.QueryRow(ctx, `SELECT name, notify_email, created_at FROM workspace WHERE workspace_id = $1`, m.cfg.WorkspaceID).Scan(&name, &email, &created); err != nil {
 		return fmt.Errorf("read the workspace %s: %w", m.cfg.WorkspaceID, err)
 	}
-	// A reader who was refused here has used a key, which is written some time later.
+	// A reader who was refused here has used a key, and that use is written some time later. So
+	// lock the keys before removing them.
 	if err := m.exec(ctx, to, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
 		`SELECT 1 FROM api_key WHERE workspace_id = $1 ORDER BY key_id FOR UPDATE`, `DELETE FROM api_key_use WHERE workspace_id = $1`,
 		`DELETE FROM api_key_secret WHERE workspace_id = $1`, `DELETE FROM api_key WHERE workspace_id = $1`); err != nil {
@@ -147,14 +149,15 @@ func copyWorkspace(ctx context.Context, m *Mover, from, to pgx.Tx) error {
 	return nil
 }
 
-// adapt changes what cannot stay as it was at the old place.
+// adapt changes the copied rows that cannot stay as they were at the old place.
 func adapt(ctx context.Context, m *Mover, to pgx.Tx, before []byte) error {
 	err := m.exec(ctx, to,
-		`UPDATE api_key SET revision = 0 WHERE workspace_id = $1`, // a number of the old place's
+		`UPDATE api_key SET revision = 0 WHERE workspace_id = $1`, // a number from the old place
 		`UPDATE rate_count SET changed_at = statement_timestamp() WHERE workspace_id = $1`,
 		`UPDATE webhook_cursor SET holder = NULL WHERE workspace_id = $1`,
 		`UPDATE webhook_mail SET next_attempt_at = now() WHERE workspace_id = $1 AND next_attempt_at = 'infinity'`,
-		// A session shows other workspaces of the old place, which may have other people here.
+		// A session also shows other workspaces of the old place. Here they may belong to other
+		// people.
 		`UPDATE console_session SET grants = (SELECT coalesce(jsonb_agg(g), '[]') FROM jsonb_array_elements(grants) AS g WHERE g ->> 'workspace' = $1) WHERE workspace_id = $1`,
 		`UPDATE log_head SET closed_until = NULL WHERE workspace_id = $1`,
 		`UPDATE workspace SET move = NULL, moved_to = NULL WHERE workspace_id = $1`)
@@ -167,7 +170,7 @@ func adapt(ctx context.Context, m *Mover, to pgx.Tx, before []byte) error {
 	return reseal(ctx, m, to)
 }
 
-// reseal seals the secrets of webhooks under the new place's key.
+// reseal seals the webhooks' secrets with the new place's key.
 func reseal(ctx context.Context, m *Mover, to pgx.Tx) error {
 	rows, err := to.Query(ctx, `SELECT webhook_id, secret, old_secret, older_secrets, older_secrets_until FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id`, m.cfg.WorkspaceID)
 	if err != nil {
@@ -198,7 +201,7 @@ func reseal(ctx context.Context, m *Mover, to pgx.Tx) error {
 		if err != nil {
 			return err
 		}
-		// An old one that nobody can open signs nothing, and its time ends.
+		// An old secret that nobody can open signs nothing, and expires anyway.
 		old, err := againIfKnown(m, under, w.ID, w.Old)
 		if err != nil {
 			return err
@@ -225,7 +228,7 @@ func reseal(ctx context.Context, m *Mover, to pgx.Tx) error {
 
 var errNoKeyring = errors.New("the workspace has webhooks, whose secrets are encrypted: the keys of both places are needed (LEDGERFEED_SECRET_KEY and --to-secret-key-file)")
 
-// againIfKnown is again; nil for no secret, and for one under a key that this process lacks.
+// againIfKnown is again, but returns nil if there is no secret or this process lacks its key.
 func againIfKnown(m *Mover, under *keyring.Keyring, webhookID string, box []byte) ([]byte, error) {
 	if box == nil {
 		return nil, nil
@@ -237,7 +240,7 @@ func againIfKnown(m *Mover, under *keyring.Keyring, webhookID string, box []byte
 	return sealed, err
 }
 
-// again seals a secret of the old place under another keyring.
+// again seals a secret of the old place with another keyring.
 func again(m *Mover, under *keyring.Keyring, webhookID string, box []byte) ([]byte, error) {
 	secret, err := m.cfg.From.Keyring.Open(m.cfg.WorkspaceID, webhookID, box)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
-// Finish removes the workspace's data at the old place, after the new one has proved that it
-// has them. What stays is what refuses appends and tells readers: the workspace, its closed
-// head, its keys (hashes), the row of the move with the last position and its chain, and the
+// Finish removes the workspace's data from the old place, after checking that the new place has
+// them. It keeps what is needed to refuse appends and to redirect readers: the workspace, its
+// closed head, its keys (hashes), the move's row with the last position and its chain, and the
 // audit trail. It can be interrupted and called again.
 func (m *Mover) Finish(ctx context.Context) error {
 	m.cfg.Step(StepBegin)
@@ -52,7 +52,7 @@ func (m *Mover) Finish(ctx context.Context) error {
 	return m.cfg.From.inTx(ctx, func(tx pgx.Tx) error { return m.set(ctx, tx, removed) })
 }
 
-// prove makes sure that the new place is open, whole, and has the log that left.
+// prove returns ErrUnproven unless the new place is open, whole, and has the log that left.
 func prove(ctx context.Context, m *Mover, from *row) error {
 	var chain []byte
 	err := m.cfg.To.Pool.QueryRow(ctx, `
@@ -69,8 +69,8 @@ func prove(ctx context.Context, m *Mover, from *row) error {
 	return nil
 }
 
-// kept are the tables that clear does not touch: the closed log, the audit trail, and what
-// belongs to no workspace.
+// kept lists the tables that clearPlace does not empty with the others: the closed log, the audit
+// trail, what belongs to no workspace, and the log's tables, which it clears separately.
 func kept() []string {
 	return []string{
 		"workspace", "log_head", "workspace_move", "api_key", "api_key_secret", "console_audit", "event_log", "log_checkpoint",
@@ -78,7 +78,7 @@ func kept() []string {
 	}
 }
 
-// first are cleared before the others, which they refer to.
+// first lists the tables to clear before the others, because they refer to them.
 func first() []string {
 	return []string{"webhook_waiting", "webhook_cursor", "api_key_use"}
 }
@@ -88,7 +88,7 @@ const clearPage = 5000
 
 // clearPlace removes the data of a workspace whose head is closed for good.
 func clearPlace(ctx context.Context, m *Mover, p *Place) error {
-	// The log is empty from here on, for every process that looks.
+	// From here on, every process sees an empty log.
 	err := p.inTx(ctx, func(tx pgx.Tx) error {
 		return m.exec(ctx, tx,
 			`UPDATE log_head SET position = 0, created_at = '-infinity', chain = sha256(convert_to($1, 'UTF8')) WHERE workspace_id = $1`,

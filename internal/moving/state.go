@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 )
 
-// The states of the side that gives, and of the one that receives.
+// The states of the old place, and those of the new one.
 const (
 	copying  = "copying"
 	holding  = "holding"
@@ -29,7 +29,7 @@ const (
 	abandoned = "abandoned"
 )
 
-// row is a place's row of the workspace in workspace_move.
+// row is the workspace's row in a place's workspace_move.
 type row struct {
 	id, receiver string // uuids; receiver is empty until it is noted
 	state, other string
@@ -52,12 +52,12 @@ func (m *Mover) lockRow(ctx context.Context, tx pgx.Tx) (*row, error) {
 	return r, nil
 }
 
-// is tells whether the row is of this move and in one of the states.
+// is reports whether the row belongs to this move and is in one of the states.
 func (m *Mover) is(r *row, states ...string) bool {
 	return r != nil && r.id == m.id && slices.Contains(states, r.state)
 }
 
-// set brings a place's row into a state.
+// set sets the state in a place's row.
 func (m *Mover) set(ctx context.Context, tx pgx.Tx, state string) error {
 	_, err := tx.Exec(ctx, `UPDATE workspace_move SET state = $2, changed_at = $3 WHERE workspace_id = $1`, m.cfg.WorkspaceID, state, m.now())
 	if err != nil {
@@ -66,7 +66,7 @@ func (m *Mover) set(ctx context.Context, tx pgx.Tx, state string) error {
 	return nil
 }
 
-// exec runs statements in tx whose first parameter is the workspace.
+// exec runs statements in tx. Each has the workspace as its only parameter.
 func (m *Mover) exec(ctx context.Context, tx pgx.Tx, statements ...string) error {
 	for _, sql := range statements {
 		if _, err := tx.Exec(ctx, sql, m.cfg.WorkspaceID); err != nil {
@@ -113,7 +113,8 @@ func (m *Mover) begin(ctx context.Context) (state string, err error) {
 	return from.state, nil
 }
 
-// checkPlaces makes sure that both places are of the same version, and their accounts own them.
+// checkPlaces checks that both places have the same version of the schema, and that their accounts
+// own the tables.
 func checkPlaces(ctx context.Context, m *Mover) error {
 	var versions [2]int64
 	for i, p := range []*Place{&m.cfg.From, &m.cfg.To} {
@@ -135,9 +136,9 @@ func checkPlaces(ctx context.Context, m *Mover) error {
 	return nil
 }
 
-// checkFree makes sure that the new place can take the workspace, before a move begins at the
-// old one: that forgets how the workspace came there, which the place that it came from may
-// still have to prove.
+// checkFree checks that the new place can take the workspace, before a move begins at the old
+// place. The beginning overwrites the old place's record of how the workspace came there, and the
+// place that it came from may still need that record for Finish.
 func checkFree(ctx context.Context, m *Mover) error {
 	const look = `
 		SELECT coalesce(m.state, ''), coalesce(m.other, '')
@@ -183,7 +184,7 @@ func beginGiving(ctx context.Context, m *Mover, tx pgx.Tx) (*row, error) {
 			return nil, ErrGone
 		case receiving, ready:
 			return nil, ErrReceiving
-		case open: // its history still comes
+		case open: // its history is still being copied
 			return nil, fmt.Errorf("%w: run the move that brought it here again, which copies its history", ErrReceiving)
 		}
 	}
@@ -200,7 +201,7 @@ func beginGiving(ctx context.Context, m *Mover, tx pgx.Tx) (*row, error) {
 	return r, m.audit(ctx, tx, "begins to move to "+m.cfg.To.Name)
 }
 
-// noteAddress keeps the address for readers that this run was given.
+// noteAddress stores the public address that this run was given, if any.
 func noteAddress(ctx context.Context, m *Mover, tx pgx.Tx) error {
 	if m.cfg.PublicAddress == "" {
 		return nil
@@ -235,7 +236,7 @@ func beginReceiving(ctx context.Context, m *Mover, tx pgx.Tx, from *row) (*row, 
 	return nil, &TakenError{m.cfg.WorkspaceID, m.cfg.To.Name, fmt.Sprintf("its last move there is %q, with %s", r.state, r.other)}
 }
 
-// createReceiving makes the workspace at the new place, closed.
+// createReceiving creates the workspace at the new place, with a closed log.
 func createReceiving(ctx context.Context, m *Mover, tx pgx.Tx) (*row, error) {
 	var made bool
 	if err := tx.QueryRow(ctx, `SELECT workspace_create($1, $1, $2)`, m.cfg.WorkspaceID, m.now()).Scan(&made); err != nil {
@@ -250,7 +251,7 @@ func createReceiving(ctx context.Context, m *Mover, tx pgx.Tx) (*row, error) {
 	return receiveAgain(ctx, m, tx)
 }
 
-// receiveAgain makes the row of the new place, whose head is closed.
+// receiveAgain creates or resets the move's row at the new place, where the log is already closed.
 func receiveAgain(ctx context.Context, m *Mover, tx pgx.Tx) (*row, error) {
 	r := &row{id: m.id, receiver: uuid.NewString(), state: receiving}
 	if err := m.exec(ctx, tx, `UPDATE workspace SET move = 'receiving', moved_to = NULL WHERE workspace_id = $1`); err != nil {

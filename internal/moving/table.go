@@ -9,19 +9,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// table is a table of which a workspace's rows are copied as they are.
+// table is a table whose rows of a workspace are copied unchanged.
 type table struct {
 	name string
-	// rows is what is copied of it, as t: a FROM clause that names the workspace as $1;
-	// empty: all rows.
+	// rows selects the rows to copy, named t: a FROM clause with the workspace as $1; empty: all
+	// rows of the workspace.
 	rows string
-	// key are the columns of its primary key after workspace_id, with their types, for
-	// tables that are copied piece by piece.
+	// key lists the columns of the primary key after workspace_id, with their types, for tables
+	// that are copied page by page.
 	key []string
 }
 
-// opening are copied in the transaction that opens the new place, in an order that foreign
-// keys allow. What has many rows follows in history.
+// opening returns the tables that are copied in the transaction that opens the new place, in an
+// order that foreign keys allow. Tables with many rows follow in history.
 func opening() []table {
 	return []table{
 		{name: "api_key"}, {name: "api_key_secret"}, {name: "api_key_use"}, {name: "rate_count"},
@@ -34,12 +34,12 @@ func opening() []table {
 	}
 }
 
-// What the new place's processes add to intervals that are not over has to find their rows.
+// recent selects the intervals that may not be over. The new place's processes add to these rows,
+// so they must be there when it opens.
 const recent = ` t WHERE t.workspace_id = $1 AND t.at > now() - interval '3 hours'`
 
-// The deliveries that a process looks at which takes a webhook over: those that are pending,
-// those after the cursor or after the missed events that were sent, and those whose number
-// the cursor has.
+// The deliveries that a process reads when it takes over a webhook: pending ones, and those after
+// the cursor or, while missed events are being sent, after the last missed event that is done.
 const (
 	waitingDeliveries = `webhook_waiting q JOIN webhook_delivery t
 		  ON t.workspace_id = q.workspace_id AND t.webhook_id = q.webhook_id AND t.position = q.position AND t.created_at = q.created_at
@@ -49,8 +49,8 @@ const (
 	   WHERE c.workspace_id = $1`
 )
 
-// history are copied afterwards, piece by piece. Nothing changes them at the old place any
-// more; what the new place has already stays.
+// history returns the tables that are copied after the opening, page by page. The old place no
+// longer changes them. Rows that the new place already has stay as they are.
 func history() []table {
 	return []table{
 		{name: "webhook_delivery", key: []string{"webhook_id text", "position bigint", "created_at timestamptz"}},
@@ -63,13 +63,13 @@ func history() []table {
 	}
 }
 
-// Rows are copied as JSON objects, at most batchRows and about batchBytes in a statement.
+// Rows are copied as JSON objects, at most batchRows and about batchBytes per statement.
 const (
 	batchRows  = 1000
 	batchBytes = 1 << 20
 )
 
-// copyAll copies the rows of a table within two transactions.
+// copyAll copies a table's rows from one transaction to another.
 func copyAll(ctx context.Context, m *Mover, from, to pgx.Tx, t *table) error {
 	source := t.rows
 	if source == "" {
@@ -109,7 +109,7 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// columnsOf returns the columns of a table but for workspace_id.
+// columnsOf returns a table's columns except workspace_id, as an SQL list.
 func columnsOf(ctx context.Context, db querier, name string) (columns string, err error) {
 	err = db.QueryRow(ctx, `
 		SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
@@ -135,7 +135,7 @@ func (r *jsonRows) add(object string) {
 
 func (r *jsonRows) full() bool { return r.n >= batchRows || r.b.Len() >= batchBytes }
 
-// write inserts the rows, but for those whose key is taken, and forgets them.
+// write inserts the rows, except those whose key is taken, and empties r.
 func (r *jsonRows) write(ctx context.Context, tx pgx.Tx, name, columns string) (written int64, err error) {
 	if r.n == 0 {
 		return 0, nil
@@ -151,8 +151,8 @@ func (r *jsonRows) write(ctx context.Context, tx pgx.Tx, name, columns string) (
 	return tag.RowsAffected(), nil
 }
 
-// pageSQL reads the next rows after a key, whose values are the parameters from $3 on: each
-// row as JSON, and its key as texts. Without a key it begins.
+// pageSQL returns the query for the next rows after a key, whose values are the parameters from $3
+// on. It selects each row as JSON, and its key as texts. Unless begun, it starts at the first row.
 func (t *table) pageSQL(begun bool) string {
 	var key, after []string
 	for i, k := range t.key {

@@ -11,12 +11,12 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// Undo ends a move that is not over: the old place takes appends and delivers again, and
-// what the new one has received is removed. It can be interrupted and called again. The
-// error is ErrOpen when the new place is open already.
+// Undo cancels an unfinished move: the old place takes appends and delivers again, and what the new
+// place has received is removed. It can be interrupted and called again. It returns ErrOpen if the
+// new place is already open.
 //
-// While the old place has not left, the new one cannot open, so its state decides alone.
-// After that the new place is closed for good first.
+// Until the workspace has left the old place, the new place cannot open, so the old place's state
+// alone decides. After that, Undo first closes the new place for good.
 func (m *Mover) Undo(ctx context.Context) error {
 	m.cfg.Step(StepBegin)
 	r, err := givingRow(ctx, m)
@@ -57,7 +57,8 @@ func givingRow(ctx context.Context, m *Mover) (r *row, err error) {
 	return r, err
 }
 
-// abandon closes the new place for good. With must, that it is there is required.
+// abandon closes the new place for good. With must, it returns ErrOther if the new place has no
+// part in this move.
 func abandon(ctx context.Context, m *Mover, from *row, must bool) error {
 	return m.cfg.To.inTx(ctx, func(tx pgx.Tx) error {
 		r, err := m.lockRow(ctx, tx)
@@ -78,7 +79,7 @@ func abandon(ctx context.Context, m *Mover, from *row, must bool) error {
 	})
 }
 
-// takeBack opens the old place again, unless another process has gone on meanwhile.
+// takeBack opens the old place again, unless another process has continued the move meanwhile.
 func takeBack(ctx context.Context, m *Mover) error {
 	err := m.cfg.From.inTx(ctx, func(tx pgx.Tx) error {
 		if err := m.exec(ctx, tx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR UPDATE`); err != nil {
@@ -92,7 +93,8 @@ func takeBack(ctx context.Context, m *Mover) error {
 			return ErrNothing
 		}
 		if r.state == moved {
-			// It may have left since Undo looked: then the new place decides.
+			// The workspace may have left since Undo looked: then the new place must be closed
+			// first.
 			if err := isAbandoned(ctx, m); err != nil {
 				return err
 			}
@@ -123,10 +125,10 @@ func takeBack(ctx context.Context, m *Mover) error {
 	return nil
 }
 
-// errLeft means that the workspace has left between two looks.
+// errLeft means that the workspace left while Undo was running.
 var errLeft = errors.New("another process has gone on with the move meanwhile; run it with --undo again")
 
-// isAbandoned makes sure that the new place is closed for good.
+// isAbandoned returns errLeft unless the new place is closed for good.
 func isAbandoned(ctx context.Context, m *Mover) error {
 	var is bool
 	err := m.cfg.To.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM workspace_move WHERE workspace_id = $1 AND move_id = $2::uuid AND state = 'abandoned')`,
@@ -140,7 +142,7 @@ func isAbandoned(ctx context.Context, m *Mover) error {
 	return nil
 }
 
-// clearAbandoned removes what the new place has received of a move that is undone.
+// clearAbandoned removes what the new place has received in a move that was undone.
 func clearAbandoned(ctx context.Context, m *Mover) error {
 	var r *row
 	err := m.cfg.To.inTx(ctx, func(tx pgx.Tx) (err error) {
@@ -161,8 +163,8 @@ func clearAbandoned(ctx context.Context, m *Mover) error {
 	if err := clearPlace(ctx, m, &m.cfg.To); err != nil {
 		return err
 	}
-	// Its closed log stays: a producer who heard of the move, and asks there, would make the
-	// workspace again.
+	// The closed log stays. Otherwise a producer that was told of the move, and appends there,
+	// would create the workspace again.
 	return m.cfg.To.inTx(ctx, func(tx pgx.Tx) error {
 		if err := m.exec(ctx, tx, `UPDATE workspace SET move = 'moved', moved_to = NULL WHERE workspace_id = $1`); err != nil {
 			return err

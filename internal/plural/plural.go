@@ -3,13 +3,13 @@ package plural
 
 import "fmt"
 
-// Of is a count with what follows it: Of(n, "webhook fails", "webhooks fail") is "1 webhook fails"
-// or "2 webhooks fail".
+// Of returns a count and the words that fit it: Of(n, "webhook fails", "webhooks fail") is "1
+// webhook fails" or "2 webhooks fail".
 func Of[N int | int64 | uint64](n N, one, many string) string {
 	return fmt.Sprintf("%d %s", n, Word(n, one, many))
 }
 
-// Word is what follows a count that is written otherwise.
+// Word returns the words that fit a count, without the count.
 func Word[N int | int64 | uint64](n N, one, many string) string {
 	if n == 1 {
 		return one

@@ -12,17 +12,16 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 )
 
-// Form says what is sent of an entry.
+// Form says in which form an entry is sent.
 type Form string
 
 // The forms.
 const (
 	// FormPublic sends the public form, byte for byte as /v1/events and webhooks have it
-	// (docs/contract/log.md, "What the feed and webhooks show"), and nothing of internal
-	// entries.
+	// (docs/contract/log.md, "What the feed and webhooks show"). It does not send internal entries.
 	FormPublic Form = "public"
 
-	// FormEntries sends every entry whole, as a line that append takes, with amounts and
+	// FormEntries sends every entry whole, as a line that ledgerfeed append takes, with amounts and
 	// names.
 	FormEntries Form = "entries"
 )
@@ -37,7 +36,7 @@ func (f *Form) UnmarshalText(text []byte) error {
 	return fmt.Errorf("there is no form %q", text)
 }
 
-// Envelope says what is around the form.
+// Envelope says what wraps the form.
 type Envelope string
 
 // The envelopes.
@@ -74,20 +73,20 @@ const (
 	contentCloudEvent = "application/cloudevents+json"
 )
 
-// format makes messages of entries.
+// format turns entries into messages.
 type format struct {
 	form     Form
 	envelope Envelope
 	source   string // the address of the installation, for envelopes
 }
 
-// message makes the message of an entry; nil: nothing is sent of it. public is its public
-// form.
+// message makes the message for an entry; nil: the entry is not sent. public is the entry's public
+// form; empty: it has none.
 func (f *format) message(e *domain.Entry, public string) (*message.Message, error) {
 	payload := []byte(public)
 	if f.form == FormEntries {
 		payload = e.AppendNDJSON(nil)
-		payload = payload[:len(payload)-1] // the end of the line
+		payload = payload[:len(payload)-1] // without the line feed
 	} else if public == "" {
 		return nil, nil
 	}
@@ -111,7 +110,7 @@ func (f *format) message(e *domain.Entry, public string) (*message.Message, erro
 	return msg, nil
 }
 
-// wrap puts a payload, which is JSON, into an envelope without changing a byte of it.
+// wrap puts a JSON payload into an envelope without changing a byte of it.
 func (f *format) wrap(e *domain.Entry, payload []byte) ([]byte, error) {
 	text, err := json.Marshal(cloudEvent{
 		SpecVersion: "1.0", ID: e.ID, Source: f.source + "/" + e.WorkspaceID, Type: e.Type, Time: domain.FormatTime(e.CreatedAt),

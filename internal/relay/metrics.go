@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// How the sending of a message ends, for its metric.
+// The outcomes of sending a message, as its metric's labels.
 const (
 	outcomeSent   = "sent"
 	outcomeFailed = "failed"

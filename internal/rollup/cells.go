@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Request is what is counted of a request.
+// Request is the part of a request that is counted.
 type Request struct {
 	At          time.Time
 	WorkspaceID string
@@ -13,12 +13,12 @@ type Request struct {
 	Route       string // pattern of the path, such as /v1/invoices/{id}; empty: unknown
 	Status      int
 	Duration    time.Duration
-	Streamed    bool // its reader decided how long it took, so that its duration is not counted
-	Refused     bool // before it was looked at more closely
+	Streamed    bool // its duration depends on its reader, so it is not counted
+	Refused     bool // before it was processed
 	RateLimited bool // refused because it was over the key's limit
 }
 
-// Attempt is what is counted of an attempt to deliver.
+// Attempt is the part of a delivery attempt that is counted.
 type Attempt struct {
 	At          time.Time // when it began
 	WorkspaceID string
@@ -27,7 +27,7 @@ type Attempt struct {
 	Duration    time.Duration
 }
 
-// Classes of routes: what they read costs much more or much less.
+// Classes of routes. What they read differs greatly in cost.
 const (
 	RouteList   = "list"
 	RouteObject = "object"
@@ -35,7 +35,7 @@ const (
 	RouteOther  = "other"
 )
 
-// RouteClass is the class of a route, by its pattern.
+// RouteClass returns the class of a route, by its pattern.
 func RouteClass(route string) string {
 	switch {
 	case route == "/v1/events":
@@ -48,18 +48,18 @@ func RouteClass(route string) string {
 	return RouteList
 }
 
-// ClassRefused is the class of status of refused requests. The others are the first
-// digit of the status.
+// ClassRefused is the status class of refused requests. The other classes are the first digit of
+// the status.
 const ClassRefused = 0
 
-// Kinds of requests that Reader.Requests counts, besides those that succeeded.
+// Kinds of requests that Reader.Requests counts, other than successful ones.
 const (
 	KindRefused     = "0"
 	KindClientError = "4"
 	KindServerError = "5"
 )
 
-// cells are the counts of one workspace that are not written yet.
+// cells holds the counts of one workspace that are not written yet.
 type cells struct {
 	requests map[requestCell]*tally
 	keys     map[keyCell]*keyCounts
@@ -94,14 +94,14 @@ type tally struct {
 type keyCounts struct {
 	requests, clientErrors, serverErrors, rateLimited int64
 
-	refused int64 // for another reason
+	refused int64 // for a reason other than the limit
 }
 
 func newCells() *cells {
 	return &cells{requests: map[requestCell]*tally{}, keys: map[keyCell]*keyCounts{}, attempts: map[attemptCell]*tally{}}
 }
 
-// size is how many rows the cells change, about.
+// size returns about how many rows the cells change.
 func (c *cells) size() int { return len(c.requests) + len(c.keys) + len(c.attempts) }
 
 func (c *cells) addRequest(r *Request) {
@@ -143,7 +143,7 @@ func (c *cells) addAttempt(a *Attempt) {
 	}
 }
 
-// merge adds the counts of another one of the same workspace.
+// merge adds the counts of other cells of the same workspace.
 func (c *cells) merge(other *cells) {
 	for cell, t := range other.requests {
 		at(c.requests, cell).merge(t)
@@ -166,7 +166,7 @@ func (t *tally) merge(other *tally) {
 	t.latency.Merge(&other.latency)
 }
 
-// at is the value of a key, made where there is none.
+// at returns the value of a key, and makes it if there is none.
 func at[K comparable, V any](m map[K]*V, key K) *V {
 	v := m[key]
 	if v == nil {

@@ -11,7 +11,7 @@ const (
 	Hour   Step = 60
 )
 
-// Duration is the length of the intervals.
+// Duration returns the length of the intervals.
 func (s Step) Duration() time.Duration { return time.Duration(s) * time.Minute }
 
 // How long counts are kept. A chart of an hour is made from minutes, and one of 30
@@ -21,8 +21,8 @@ const (
 	hourRetention   = 31 * 24 * time.Hour
 )
 
-// steps are the intervals that everything is counted by.
+// steps returns the intervals that everything is counted by.
 func steps() []Step { return []Step{Minute, Hour} }
 
-// start is the start of the interval that a moment falls into.
+// start returns the start of the interval that contains t.
 func (s Step) start(t time.Time) time.Time { return t.UTC().Truncate(s.Duration()) }

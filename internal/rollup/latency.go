@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// buckets is how many a Latency has.
+// buckets is the number of buckets of a Latency.
 const buckets = 20
 
-// bounds are the upper ends of the buckets of a Latency, in milliseconds. The last
-// bucket has what took longer. Rows in the database rely on them.
+// bounds returns the upper ends of the buckets of a Latency, in milliseconds. The last bucket holds
+// everything longer. Rows in the database rely on these values.
 func bounds() [buckets - 1]int64 {
 	return [...]int64{1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 30_000}
 }
 
-// Latency is how many requests or attempts took how long.
+// Latency counts requests or attempts by how long they took.
 type Latency [buckets]int64
 
-// Add counts one that took d.
+// Add counts a request or attempt that took d.
 func (l *Latency) Add(d time.Duration) { l[bucketOf(d)]++ }
 
 func bucketOf(d time.Duration) int {
@@ -30,14 +30,14 @@ func bucketOf(d time.Duration) int {
 	return buckets - 1
 }
 
-// Merge adds the counts of another one.
+// Merge adds the counts of other.
 func (l *Latency) Merge(other *Latency) {
 	for i, n := range other {
 		l[i] += n
 	}
 }
 
-// Count is how many there are.
+// Count returns how many requests or attempts were counted.
 func (l *Latency) Count() (n int64) {
 	for _, in := range l {
 		n += in
@@ -45,9 +45,9 @@ func (l *Latency) Count() (n int64) {
 	return n
 }
 
-// Quantile estimates the time within which a share q of them ended, such as 0.95,
-// evenly spread over the bucket that it falls into; 0 where there are none. What took
-// longer than the last bound counts as twice as long.
+// Quantile estimates the time within which a share q of them ended, such as 0.95. It assumes that
+// the times in a bucket are evenly spread and that the last bucket ends at twice the last bound. It
+// returns 0 if nothing was counted.
 func (l *Latency) Quantile(q float64) time.Duration {
 	rank := q * float64(l.Count())
 	if rank == 0 {

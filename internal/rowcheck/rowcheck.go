@@ -1,6 +1,5 @@
-// Package rowcheck compares the read tables with a fold of the log, row by row, for
-// tests. It shares no code with what projects, verifies or rebuilds the tables, so a
-// mistake there cannot hide itself.
+// Package rowcheck compares the read tables with a fold of the log, row by row, for tests. It
+// shares no code with what projects, verifies or rebuilds the tables, so it finds mistakes there.
 package rowcheck
 
 import (
@@ -19,8 +18,8 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Diff lists how stored rows differ from folded ones, in no more lines than most; none
-// where they are the same.
+// Diff lists how stored rows differ from folded ones, in at most most lines; none if they are the
+// same.
 func Diff(stored, folded []string, most int) (lines []string) {
 	stored, folded = slices.Sorted(slices.Values(stored)), slices.Sorted(slices.Values(folded))
 	for i, j := 0, 0; (i < len(stored) || j < len(folded)) && len(lines) < most; {
@@ -79,8 +78,8 @@ func Folded(s *domain.State) []string {
 	return list
 }
 
-// Stored lists every row of a workspace's read tables, each as a line: the table, the
-// id, the position, the columns that the row is found by, and its parts.
+// Stored lists every row of a workspace's read tables, each as a line: the table, the id, the
+// position, the columns that find the row, and its fragments.
 func Stored(ctx context.Context, q Querier, workspaceID string) (list []string, err error) {
 	for _, sql := range selects() {
 		rows, err := q.Query(ctx, sql+` WHERE workspace_id = $1`, workspaceID)

@@ -21,10 +21,10 @@ func (c *connections) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// pooler is how a pooler in front of the database hands its connections out.
+// pooler is the mode of the connection pooler in front of the database.
 type pooler string
 
-// UnmarshalText reads it.
+// UnmarshalText reads the mode.
 func (p *pooler) UnmarshalText(text []byte) error {
 	if *p = pooler(text); *p != pg.PoolerTransaction {
 		return errors.New("want " + pg.PoolerTransaction)

@@ -15,8 +15,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
-// File is a file with settings: YAML, each setting under the name of its variable
-// without LEDGERFEED_, in small letters. The environment takes precedence.
+// File is a YAML file with settings. Each key is the name of a variable without LEDGERFEED_, in
+// lower case. The environment takes precedence.
 type File struct {
 	name   string
 	values map[string]fileValue // by variable
@@ -27,16 +27,16 @@ type fileValue struct {
 	line int
 }
 
-// FileError is what is wrong in a file with settings.
+// FileError lists what is wrong in a settings file.
 type FileError struct{ Faults []string }
 
 func (e *FileError) Error() string { return strings.Join(e.Faults, "\n") }
 
-// maxFile bounds a file with settings, in bytes.
+// maxFile bounds a settings file, in bytes.
 const maxFile = 1 << 20
 
-// ReadFile reads a file. The error names the file, and is a *FileError where lines of
-// it are wrong.
+// ReadFile reads a settings file. The error names the file, and is a *FileError if lines in it are
+// wrong.
 func ReadFile(path string) (*File, error) {
 	text, err := readText(path)
 	if err != nil {
@@ -45,7 +45,7 @@ func ReadFile(path string) (*File, error) {
 	f := &File{name: filepath.Base(path), values: map[string]fileValue{}}
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
-		if _, form := textfile.Plain(text); form != nil { // one with a mark is read
+		if _, form := textfile.Plain(text); form != nil { // yaml itself reads UTF-16 with a byte order mark
 			return nil, &FileError{[]string{fmt.Sprintf("%s cannot be read: %v", f.name, form)}}
 		}
 		return nil, &FileError{[]string{fmt.Sprintf("%s is no YAML: %s", f.name, strings.TrimPrefix(err.Error(), "yaml: "))}}
@@ -72,7 +72,7 @@ func readText(path string) (text []byte, err error) {
 	return text, err
 }
 
-// read reads the settings of a file and returns what is wrong.
+// read fills in the values of a file and returns what is wrong.
 func (f *File) read(root *yaml.Node) (faults []string) {
 	fault := func(at *yaml.Node, format string, args ...any) {
 		faults = append(faults, fmt.Sprintf("%s, line %d: ", f.name, at.Line)+fmt.Sprintf(format, args...))
@@ -106,7 +106,7 @@ func (f *File) read(root *yaml.Node) (faults []string) {
 
 var errValue = errors.New("want a value, or a list of values")
 
-// textOf is a value as the environment would have it. A list is joined.
+// textOf returns a value as it would be in the environment. Lists are joined.
 func textOf(value *yaml.Node, field reflect.StructField) (string, error) {
 	if value.Kind == yaml.AliasNode {
 		value = value.Alias
@@ -134,12 +134,12 @@ func textOf(value *yaml.Node, field reflect.StructField) (string, error) {
 	return strings.Join(parts, separator), nil
 }
 
-// keyOf is a variable's name in a file.
+// keyOf returns a variable's name in a file.
 func keyOf(variable string) string {
 	return strings.ToLower(strings.TrimPrefix(variable, "LEDGERFEED_"))
 }
 
-// keys are the fields of Settings by their names in a file.
+// keys returns the fields of Settings by their names in a file.
 func keys() map[string]reflect.StructField {
 	fields, m := reflect.TypeFor[Settings](), map[string]reflect.StructField{}
 	for i := range fields.NumField() {
@@ -156,8 +156,8 @@ func keyNames() (list []string) {
 	return list
 }
 
-// variables are the values of a file, under those of the environment. Empty ones are
-// as if they were not there.
+// variables returns the values of the file, overridden by those of the environment. Empty values
+// count as unset.
 func (f *File) variables(environment map[string]string) map[string]string {
 	all := map[string]string{}
 	if f != nil {
@@ -173,8 +173,7 @@ func (f *File) variables(environment map[string]string) map[string]string {
 	return all
 }
 
-// place says where in the file the value of a variable stands; empty: it is not of the
-// file.
+// place returns the file and line of a variable's value; empty if the value is not from the file.
 func (f *File) place(variable string, environment map[string]string) string {
 	if f == nil || environment[variable] != "" {
 		return ""

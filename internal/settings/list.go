@@ -11,13 +11,13 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 )
 
-// Where a value comes from, besides a place in a file.
+// Where a value comes from, if not from a file.
 const (
 	FromDefault     = "default"
 	FromEnvironment = "environment"
 )
 
-// InForce is one setting as it is in force.
+// InForce is a setting with the value that is in force.
 type InForce struct {
 	Variable string `json:"variable"`
 	Key      string `json:"key"`    // in a file
@@ -26,8 +26,7 @@ type InForce struct {
 	Secret   bool   `json:"secret"` // the value is not shown
 }
 
-// List lists all settings that Read read from an environment and a file, in the order
-// of README.
+// List returns all settings that Read read from an environment and a file, in the order of README.
 func (s *Settings) List(environ []string, f *File) (list []InForce) {
 	environment := env.ToMap(environ)
 	values := f.variables(environment)
@@ -50,8 +49,8 @@ func (s *Settings) List(environ []string, f *File) (list []InForce) {
 	return list
 }
 
-// Mistyped finds variables of an environment that are no settings but look like one,
-// and returns for each a sentence that names it and the one that may have been meant.
+// Mistyped finds variables of an environment that are no settings but look like one. It returns a
+// sentence for each, which names the variable and the setting that may have been meant.
 func Mistyped(environ []string) (list []string) {
 	const prefix = "LEDGERFEED_"
 	fields := reflect.TypeFor[Settings]()
@@ -74,7 +73,7 @@ func Mistyped(environ []string) (list []string) {
 	return list
 }
 
-// byDefault is the value of a setting that is not set.
+// byDefault returns the value of a setting that is not set.
 func (s *Settings) byDefault(variable, written string) string {
 	switch variable {
 	case "LEDGERFEED_BASE_URL":

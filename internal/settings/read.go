@@ -51,7 +51,7 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s is %q%s: want %s", f.Variable, value, place, f.Want)
 }
 
-// Error is all faults of the settings, by the name of the variable.
+// Error lists all wrong settings, ordered by variable.
 type Error struct{ Faults []Fault }
 
 func (e *Error) Error() string {
@@ -66,9 +66,9 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Read reads the settings from an environment of NAME=value, such as os.Environ
-// gives, and from a file, which may be nil. The environment takes precedence. Empty
-// values are as if they were not there. The error is an *Error.
+// Read reads the settings from an environment of NAME=value, such as os.Environ returns, and from a
+// file, which may be nil. The environment takes precedence. Empty values count as unset. The error
+// is an *Error.
 func Read(environ []string, f *File) (Settings, error) {
 	environment := env.ToMap(environ)
 	variables := f.variables(environment)
@@ -89,8 +89,7 @@ func Read(environ []string, f *File) (Settings, error) {
 	return s, nil
 }
 
-// parse fills in the fields and returns the variables whose values their types
-// refuse.
+// parse fills in the fields and returns the variables whose values their types reject.
 func parse(s *Settings, variables map[string]string) (wrong []string, err error) {
 	err = env.ParseWithOptions(s, env.Options{Environment: variables, FuncMap: map[reflect.Type]env.ParserFunc{
 		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return timespan.Parse(text) },
@@ -107,18 +106,18 @@ func parse(s *Settings, variables map[string]string) (wrong []string, err error)
 		if !errors.As(one, &field) {
 			return nil, fmt.Errorf("cannot read the settings: %w", one)
 		}
-		f, _ := reflect.TypeFor[Settings]().FieldByName(field.Name) // that is where it comes from
+		f, _ := reflect.TypeFor[Settings]().FieldByName(field.Name) // the name comes from this type
 		wrong = append(wrong, f.Tag.Get("env"))
 	}
 	return wrong, nil
 }
 
-// maxWholeLists is as many as a process can read at the same time: each has a connection to
-// the database.
+// maxWholeLists is the most whole lists that a process can read at the same time; each uses a
+// connection to the database.
 const maxWholeLists = 1000
 
-// check returns the variables whose values their types accept and that are wrong
-// all the same. It may return again what parse has found.
+// check returns the variables whose values are wrong although their types accept them. It may
+// repeat what parse has found.
 func (s *Settings) check() (wrong []string) {
 	_, secretKey := keyring.New(s.SecretKey)
 	_, signingKey := signingkey.Parse(s.SigningKey)
@@ -174,7 +173,7 @@ func (s *Settings) check() (wrong []string) {
 	return wrong
 }
 
-// faults describes variables, each once.
+// faults describes the wrong variables, each once.
 func faults(wrong []string, variables map[string]string) []Fault {
 	var list []Fault
 	settings := reflect.TypeFor[Settings]()
@@ -194,8 +193,7 @@ func faults(wrong []string, variables map[string]string) []Fault {
 	return list
 }
 
-// isListenAddress tells whether an address can be listened at, as far as its form
-// goes.
+// isListenAddress reports whether text has the form of an address to listen on.
 func isListenAddress(text string) bool {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -210,7 +208,7 @@ func isAddress(text string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
-// isSource tells whether an address is one of what can be ingested.
+// isSource reports whether text is the address of a source for ingest.
 func isSource(text string) bool {
 	rules, address, err := ingest.CutRules(text)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package settings reads and checks the settings of the commands, which come from
-// the environment. Every setting is checked here, once, for every command and
-// role; all faults are reported together.
+// Package settings reads and checks the settings of the commands, from the environment and from a
+// file. Every setting is checked here, once, for every command and role; all faults are reported
+// together.
 package settings
 
 import (
@@ -21,20 +21,20 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 )
 
-// Settings are all settings, with defaults filled in. README lists them for
-// operators; a test compares. The tag want is the form of a value, for the message
-// about a wrong one. The values of those tagged secret are not shown.
+// Settings holds all settings, with defaults filled in. README lists them for operators, and a test
+// compares. The tag want describes the form of a value, for the error about a wrong one. Values
+// tagged secret are not shown.
 type Settings struct {
 	DatabaseURL string      `env:"DATABASE_URL" secret:"true"`                                                                   // empty: the program's own PostgreSQL
 	Connections connections `env:"LEDGERFEED_CONNECTIONS" want:"a number of connections to the database, 4 or more, such as 40"` // 0: as many as the roles can use
 	Pooler      pooler      `env:"LEDGERFEED_POOLER" want:"transaction, where DATABASE_URL is the address of a pooler in that mode"`
-	ListenURL   string      `env:"LEDGERFEED_LISTEN_DATABASE_URL" secret:"true"` // past the pooler; empty: there is no such way
+	ListenURL   string      `env:"LEDGERFEED_LISTEN_DATABASE_URL" secret:"true"` // bypasses the pooler; empty: nothing bypasses it
 	ReadURL     string      `env:"LEDGERFEED_READ_DATABASE_URL" secret:"true" want:"the address of standbys of the database at DATABASE_URL, such as postgres://user:password@standby:5432/name"`
 
-	// ReadMaxLag is the most by which a standby that is read from may be behind.
+	// ReadMaxLag is how far behind a standby may be to be read from.
 	ReadMaxLag time.Duration `env:"LEDGERFEED_READ_MAX_LAG" envDefault:"2s" want:"a time from 500ms to 1m, such as 2s"`
 
-	// ProjectCommit is what a commit of the projector waits for: synchronous_commit of PostgreSQL.
+	// ProjectCommit is PostgreSQL's synchronous_commit for the projector's commits.
 	ProjectCommit string `env:"LEDGERFEED_PROJECT_COMMIT" envDefault:"on" want:"remote_apply, or on"`
 
 	DataDir string `env:"LEDGERFEED_DATA_DIR" envDefault:".ledgerfeed"` // of the program's own PostgreSQL
@@ -43,7 +43,7 @@ type Settings struct {
 	ConsoleListen string `env:"LEDGERFEED_CONSOLE_LISTEN" envDefault:"127.0.0.1:8081" want:"host:port, such as 127.0.0.1:8081"`
 	AdminListen   string `env:"LEDGERFEED_ADMIN_LISTEN" envDefault:"127.0.0.1:9090" want:"host:port, such as 127.0.0.1:9090"`
 
-	// TLS of the API and the console; without it, a proxy speaks it.
+	// TLS of the API and the console. If it is not set, a proxy has to add TLS.
 	TLSCert string `env:"LEDGERFEED_TLS_CERT" want:"a file with a certificate (PEM), such as /etc/ledgerfeed/tls.crt, and LEDGERFEED_TLS_KEY with its key"`
 	TLSKey  string `env:"LEDGERFEED_TLS_KEY" want:"a file with the key of LEDGERFEED_TLS_CERT (PEM), such as /etc/ledgerfeed/tls.key"`
 
@@ -52,7 +52,7 @@ type Settings struct {
 	DocsURL    string      `env:"LEDGERFEED_DOCS_URL" want:"an address such as https://api.example.com/docs"`                                 // default: BaseURL and /docs
 	ConsoleURL string      `env:"LEDGERFEED_CONSOLE_URL" want:"an address such as https://console.example.com; http:// only on this machine"` // default: see ConsoleAddress
 
-	// The console in a frame of a product, and in its look.
+	// The console embedded in a product, and how it looks.
 	ConsoleEmbedOrigins web.List   `env:"LEDGERFEED_CONSOLE_EMBED_ORIGINS" want:"at most 20 origins such as https://app.example.com, separated by commas; http:// only on this machine"`
 	ConsoleName         string     `env:"LEDGERFEED_CONSOLE_NAME" envDefault:"Ledgerfeed" want:"a name of at most 40 characters, such as Acme"`
 	ConsoleAccent       web.Colour `env:"LEDGERFEED_CONSOLE_ACCENT" want:"a colour such as #1d4ed8"`
@@ -84,15 +84,15 @@ type Settings struct {
 	SMTPRequireTLS bool            `env:"LEDGERFEED_SMTP_REQUIRE_TLS" envDefault:"false" want:"true or false"` // with smtp://: no mail without STARTTLS
 	MailFrom       string          `env:"LEDGERFEED_MAIL_FROM" want:"a mail address such as ledgerfeed@example.com, which LEDGERFEED_SMTP_URL needs"`
 
-	// Sign-in with OpenID Connect; without an issuer, only sign-in links do.
+	// Sign-in with OpenID Connect; without an issuer, only sign-in links work.
 	OIDCIssuer       string      `env:"LEDGERFEED_OIDC_ISSUER" want:"an address such as https://accounts.example.com, which LEDGERFEED_OIDC_CLIENT_ID and its secret need"`
 	OIDCClientID     string      `env:"LEDGERFEED_OIDC_CLIENT_ID" want:"the id of this client at the provider, such as ledgerfeed-console, which LEDGERFEED_OIDC_ISSUER needs"`
 	OIDCClientSecret string      `env:"LEDGERFEED_OIDC_CLIENT_SECRET" secret:"true"`
-	OIDCScopes       []string    `env:"LEDGERFEED_OIDC_SCOPES"`                    // besides openid, profile and email
+	OIDCScopes       []string    `env:"LEDGERFEED_OIDC_SCOPES"`                    // in addition to openid, profile and email
 	OIDCClaim        string      `env:"LEDGERFEED_OIDC_CLAIM" envDefault:"groups"` // decides about workspaces and roles
 	OIDCMap          session.Map `env:"LEDGERFEED_OIDC_MAP" list:";" want:"values of the claim with their roles, such as finance=acme:admin;support=*:viewer,acme:admin"`
 
-	// DrainDelay is how long serve still serves after /readyz says "not ready".
+	// DrainDelay is how long serve keeps serving after /readyz says "not ready".
 	DrainDelay time.Duration `env:"LEDGERFEED_DRAIN_DELAY" envDefault:"2s" want:"a time such as 2s, or 0 to stop at once"`
 	AuditEvery time.Duration `env:"LEDGERFEED_AUDIT_EVERY" envDefault:"24h" want:"a time such as 24h, or 0 for no background verification"`
 	AuditRate  int           `env:"LEDGERFEED_AUDIT_RATE" envDefault:"5000" want:"entries and rows a second, 1 or more, such as 5000"`
@@ -103,20 +103,20 @@ type Settings struct {
 	RelayForm     relay.Form     `env:"LEDGERFEED_RELAY_FORM" envDefault:"public" want:"public or entries"`
 	RelayEnvelope relay.Envelope `env:"LEDGERFEED_RELAY_ENVELOPE" envDefault:"none" want:"none or cloudevents"`
 
-	// What is ingested (docs/operations/ingest.md), for processes with the role ingest.
+	// Ingest (docs/operations/ingest.md), for processes with the role ingest.
 	IngestURL  string `env:"LEDGERFEED_INGEST_URL" secret:"true" want:"an address such as nats://n1.example.com:4222/?stream=ENTRIES&subject=entries, or postgres://user:password@shop.example.com/shop?topic=ledgerfeed; of a stream perhaps with trust=relay, and with workspace=acme or workspace_token=1 (docs/operations/ingest.md)"`
 	IngestName string `env:"LEDGERFEED_INGEST_NAME" envDefault:"ingest" want:"1 to 64 of A-Z a-z 0-9 _ -, such as ingest"`
 
-	// Whether append and ingest make the workspaces that do not exist yet.
+	// CreateWorkspaces lets append and ingest create workspaces that do not exist yet.
 	CreateWorkspaces bool `env:"LEDGERFEED_CREATE_WORKSPACES" envDefault:"false" want:"true or false"`
 
-	// MetricsWorkspaces are those that have metrics of their own.
+	// MetricsWorkspaces lists the workspaces that have metrics of their own.
 	MetricsWorkspaces workspaceIDs `env:"LEDGERFEED_METRICS_WORKSPACES" want:"at most 100 ids of workspaces, such as acme, separated by commas"`
 
 	// PProf offers profiles of the process on the admin listener.
 	PProf bool `env:"LEDGERFEED_PPROF" envDefault:"false" want:"true or false"`
 
-	// Traces; without an address there are none.
+	// Traces have no settings here, because package tracing reads OpenTelemetry's own variables.
 
 	LogFormat string     `env:"LEDGERFEED_LOG_FORMAT" envDefault:"text" want:"text or json"`
 	LogLevel  slog.Level `env:"LEDGERFEED_LOG_LEVEL" envDefault:"info" want:"debug, info, warn or error"`
@@ -142,8 +142,8 @@ func (s *Settings) scheme() string {
 	return "http://"
 }
 
-// ConsoleAddress is where browsers reach the console. Without ConsoleURL, a
-// listener beyond this machine is taken to stand behind a proxy that speaks https.
+// ConsoleAddress returns the address at which browsers reach the console. Without ConsoleURL, a
+// listener beyond this machine is assumed to be behind a proxy that speaks https.
 func (s *Settings) ConsoleAddress() string {
 	if s.ConsoleURL != "" {
 		return s.ConsoleURL
@@ -182,7 +182,7 @@ func (s *Settings) Identity() *session.IdentityConfig {
 	}
 }
 
-// Theme reads how the console looks. The error names the setting.
+// Theme reads the look of the console. The error names the setting.
 func (s *Settings) Theme() (web.Theme, error) {
 	t := web.Theme{Name: s.ConsoleName, Accent: s.ConsoleAccent}
 	if s.ConsoleLogo == "" {

@@ -14,7 +14,7 @@ type workspaceIDs []string
 // maxWorkspaceIDs bounds the list: each has metrics of its own.
 const maxWorkspaceIDs = 100
 
-// UnmarshalText reads the list. An id that is there twice counts once.
+// UnmarshalText reads the list. Repeated ids count once.
 func (w *workspaceIDs) UnmarshalText(text []byte) error {
 	*w = nil
 	for part := range strings.SplitSeq(string(text), ",") {

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// Find looks for a program beside this one, then on PATH.
+// Find looks for a program in the directory of this one, then on PATH.
 func Find(program string) (path string, err error) {
 	if self, err := os.Executable(); err == nil {
 		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), program)); err == nil {

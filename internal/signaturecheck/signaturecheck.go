@@ -1,5 +1,5 @@
-// Package signaturecheck is code to copy that checks the signature of a webhook's message
-// (docs/contract/service.md, "Signature"), in several languages.
+// Package signaturecheck has sample code in several languages that checks the signature of a
+// webhook's message (docs/contract/service.md, "Signature").
 package signaturecheck
 
 import (
@@ -18,7 +18,7 @@ type Sample struct {
 	Code     string
 }
 
-// Samples returns the code in each language, for the name of the header.
+// Samples returns the code in each language. header is the name of the signature's header.
 func Samples(header string) ([]Sample, error) {
 	list := []Sample{
 		{Language: "Node.js", File: "node.js"}, {Language: "Python", File: "python.py"},

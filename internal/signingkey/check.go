@@ -14,11 +14,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
-// Verifiers are verifier keys that a note is checked with.
+// Verifiers holds the verifier keys to check notes with.
 type Verifiers struct{ list []note.Verifier }
 
-// ParseVerifiers reads verifier keys, one a line, as /docs/keys.txt has them. Blank lines
-// and those that begin with # are passed over. The error names the line.
+// ParseVerifiers reads verifier keys, one per line, as in /docs/keys.txt. It skips blank lines and
+// lines that begin with #. The error names the line.
 func ParseVerifiers(text string) (*Verifiers, error) {
 	v := &Verifiers{}
 	n := 0
@@ -35,7 +35,7 @@ func ParseVerifiers(text string) (*Verifiers, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d is no verifier key (%w): want NAME+HASH+KEY, as on /docs/keys", n, err)
 		}
-		// One that stands there twice is one.
+		// Repeated keys count once.
 		if !slices.ContainsFunc(v.list, func(have note.Verifier) bool { return have.Name() == key.Name() && have.KeyHash() == key.KeyHash() }) {
 			v.list = append(v.list, key)
 		}
@@ -46,18 +46,18 @@ func ParseVerifiers(text string) (*Verifiers, error) {
 	return v, nil
 }
 
-// Checked is a note whose signature is right.
+// Checked is a note with a valid signature.
 type Checked struct {
 	Name string // of the keys that signed it
 	Text string
-	By   []string // the keys that signed it, of those it was checked with: <name>+<hash>
+	By   []string // the keys among the Verifiers that signed it: <name>+<hash>
 }
 
 // MaxNote bounds a note, in bytes.
 const MaxNote = 1_000_000
 
-// ReadNote reads a note that a person may have kept with an editor of Windows: without a byte order
-// mark, and with line feeds alone. No note has other control characters.
+// ReadNote reads a note that a Windows editor may have saved. It removes a byte order mark and
+// turns CR LF into LF, which is safe because notes have no control characters except LF.
 func ReadNote(in io.Reader) ([]byte, error) {
 	signed, err := io.ReadAll(textfile.NewReader(io.LimitReader(in, MaxNote+1)))
 	if err != nil {
@@ -66,8 +66,8 @@ func ReadNote(in io.Reader) ([]byte, error) {
 	return bytes.ReplaceAll(signed, []byte("\r\n"), []byte("\n")), nil
 }
 
-// Check checks a note: at least one of the keys signed it, and its text begins with the
-// name of that key. Signatures of other keys are passed over, as they have to be.
+// Check checks that at least one of the keys signed a note and that the text begins with that key's
+// name. It ignores signatures of other keys, as it has to.
 func (v *Verifiers) Check(signed []byte) (*Checked, error) {
 	if len(signed) > MaxNote {
 		return nil, fmt.Errorf("the note is too long: %d bytes, of at most %d", len(signed), MaxNote)
@@ -87,7 +87,7 @@ func (v *Verifiers) Check(signed []byte) (*Checked, error) {
 	}
 	c := &Checked{Text: n.Text}
 	for _, s := range n.Sigs {
-		// The package that opens notes takes other forms of the same bytes, too.
+		// Package note also accepts other base64 forms of the same bytes.
 		if _, err := base64.StdEncoding.Strict().DecodeString(s.Base64); err != nil {
 			return nil, fmt.Errorf("the signature of %s+%08x has been changed", s.Name, s.Hash)
 		}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Host is the name of the service's key, and the beginning of all names of notes: the host of
-// the API's address, with its port if it has one, in lower case.
+// Host returns the name of the service's key, with which all names of notes begin: the host of the
+// API's address, with its port if it has one, in lower case.
 func Host(baseURL string) (string, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || u.Host == "" {

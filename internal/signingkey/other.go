@@ -10,9 +10,9 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// ForName returns, of verifier keys one a line, those that a service signs notes of a name
-// with, under that name. A service has the same key for all its names, which begin with its
-// host; keys of other hosts are passed over. Blank lines and those that begin with # are, too.
+// ForName takes verifier keys, one per line, and returns those with which a service signs notes of
+// a name, under that name. A service has the same key for all its names, which begin with its host.
+// ForName skips keys of other hosts, blank lines and lines that begin with #.
 func ForName(text, name string) (list []string, err error) {
 	if _, err := ParseVerifiers(text); err != nil {
 		return nil, err

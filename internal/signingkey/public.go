@@ -13,10 +13,10 @@ import (
 // Public is the public part of a key.
 type Public struct{ key ed25519.PublicKey }
 
-// String is the 32 bytes of the key in base64.
+// String returns the 32 bytes of the key in base64.
 func (p Public) String() string { return base64.StdEncoding.EncodeToString(p.key) }
 
-// PEM is the key as openssl reads it.
+// PEM returns the key in the form that openssl reads.
 func (p Public) PEM() string {
 	der, err := x509.MarshalPKIXPublicKey(p.key)
 	if err != nil {
@@ -25,8 +25,8 @@ func (p Public) PEM() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
-// Verifier is the verifier key for a name, <name>+<hash>+<base64>: a name of at least one
-// character, without white space and plus.
+// Verifier returns the verifier key for a name, <name>+<hash>+<base64>. The name must have at least
+// one character, and neither white space nor a plus sign.
 func (p Public) Verifier(name string) (string, error) {
 	key, err := note.NewEd25519VerifierKey(name, p.key)
 	if err == nil {

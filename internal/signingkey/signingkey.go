@@ -12,14 +12,13 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// maxKeys is how many keys sign at the same time: one, and during a rotation the one
-// before it.
+// maxKeys is how many keys may sign at the same time: one, and the previous one during a rotation.
 const maxKeys = 2
 
-// Keys are the keys that sign, the present one first.
+// Keys holds the keys that sign, the current one first.
 type Keys struct{ list []ed25519.PrivateKey }
 
-// newName is the name in new keys. It stands for nothing.
+// newName is the name in new keys. It has no meaning.
 const newName = "ledgerfeed"
 
 // New makes a key, in the form that Parse takes.
@@ -32,8 +31,8 @@ func New(random io.Reader) (string, error) {
 }
 
 // Parse reads LEDGERFEED_SIGNING_KEY: one key in the form of a note's signer,
-// PRIVATE+KEY+<name>+<hash>+<base64>, or two separated by a comma, the present one first;
-// then both sign. The name may be any. An error does not repeat the text.
+// PRIVATE+KEY+<name>+<hash>+<base64>, or two separated by a comma, the current one first, which
+// then both sign. Any name is accepted. An error does not repeat the text.
 func Parse(text string) (*Keys, error) {
 	k := &Keys{}
 	for part := range strings.SplitSeq(text, ",") {
@@ -82,7 +81,8 @@ func (k *Keys) Sign(name, text string) ([]byte, error) {
 	return signed, nil
 }
 
-// Signers makes a signer of each key for a name. The error says that the name is none.
+// Signers returns a signer for each key, all under the given name. It fails if the name is not
+// valid.
 func (k *Keys) Signers(name string) ([]note.Signer, error) {
 	list := make([]note.Signer, len(k.list))
 	for i, key := range k.list {
@@ -90,7 +90,7 @@ func (k *Keys) Signers(name string) ([]note.Signer, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The hash of a key is that of its name and its public part.
+		// A key's hash covers its name and its public part.
 		_, rest, _ := strings.Cut(verifier, "+")
 		hash, _, _ := strings.Cut(rest, "+")
 		private := base64.StdEncoding.EncodeToString(append([]byte{algorithm}, key.Seed()...))
@@ -104,7 +104,7 @@ func (k *Keys) Signers(name string) ([]note.Signer, error) {
 // algorithm is the byte that stands for Ed25519 before a key.
 const algorithm = 1
 
-// Public returns the public parts of the keys, the present one first.
+// Public returns the public parts of the keys, the current one first.
 func (k *Keys) Public() []Public {
 	list := make([]Public, len(k.list))
 	for i, key := range k.list {
@@ -113,7 +113,7 @@ func (k *Keys) Public() []Public {
 	return list
 }
 
-// Verifiers are the verifier keys for a name, the present one first.
+// Verifiers returns the verifier keys for a name, the current one first.
 func (k *Keys) Verifiers(name string) ([]string, error) {
 	list := make([]string, len(k.list))
 	for i, p := range k.Public() {

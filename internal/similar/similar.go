@@ -3,10 +3,9 @@ package similar
 
 import "slices"
 
-// Find returns the candidate that is most like a word that was mistyped; ok is false
-// when none is like it.
+// Find returns the candidate that is closest to a mistyped word; ok is false if none is close.
 func Find(word string, candidates []string) (meant string, ok bool) {
-	best := 1 + (len(word)+1)/4 // changes; short words are not like each other
+	best := 1 + (len(word)+1)/4 // changes; the shorter the word, the fewer
 	for _, c := range candidates {
 		if n := distance(word, c); n > 0 && n < best {
 			best, meant, ok = n, c, true
@@ -15,7 +14,7 @@ func Find(word string, candidates []string) (meant string, ok bool) {
 	return meant, ok
 }
 
-// Hint is the end of an error about a word: "; did you mean x?", or nothing.
+// Hint returns the end of an error about a word: "; did you mean x?", or nothing.
 func Hint(word string, candidates []string) string {
 	if meant, ok := Find(word, candidates); ok {
 		return "; did you mean " + meant + "?"
@@ -23,8 +22,8 @@ func Hint(word string, candidates []string) string {
 	return ""
 }
 
-// distance is how many bytes have to be added, taken away, replaced, or swapped with
-// their neighbour, to make one word of another.
+// distance returns how many bytes have to be added, removed, replaced, or swapped with their
+// neighbour, to turn one word into the other.
 func distance(a, b string) int {
 	var before []int
 	last := make([]int, len(b)+1)

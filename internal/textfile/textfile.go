@@ -1,5 +1,5 @@
 // Package textfile reads text that people wrote. Programs on Windows put a byte order mark before
-// UTF-8, which says nothing and is skipped, or write UTF-16, which is named.
+// UTF-8, which this package skips, or write UTF-16, which it reports as ErrUTF16.
 package textfile
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// ErrUTF16 says that a text is not UTF-8, and what to do.
+// ErrUTF16 says that a text is UTF-16, and how to convert it.
 var ErrUTF16 = errors.New("it is UTF-16: want UTF-8, as from iconv -f UTF-16 -t UTF-8")
 
 // mark is the byte order mark in UTF-8.
@@ -26,8 +26,8 @@ func Plain(text []byte) ([]byte, error) {
 	return bytes.TrimPrefix(text, []byte(mark)), nil
 }
 
-// isUTF16 tells by the beginning of a text: by its mark, or by a NUL among the first two bytes,
-// which is half of an ASCII character in UTF-16. Text in UTF-8 has none.
+// isUTF16 looks at the beginning of a text: a byte order mark, or a NUL among the first two bytes,
+// which is half of an ASCII character in UTF-16. UTF-8 text has no NUL there.
 func isUTF16(text []byte) bool {
 	return bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) || len(text) >= 2 && (text[0] == 0) != (text[1] == 0)
 }
@@ -44,7 +44,7 @@ func Read(name string) ([]byte, error) {
 	return text, nil
 }
 
-// NewReader reads a text without its byte order mark. Reading ends with ErrUTF16.
+// NewReader returns a reader that skips the byte order mark. Reading UTF-16 fails with ErrUTF16.
 func NewReader(in io.Reader) io.Reader { return &reader{in: in} }
 
 type reader struct {
@@ -56,7 +56,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	if !r.begun {
 		r.begun = true
 		start := bufio.NewReader(r.in)
-		// One byte after the other: the next one of a pipe may be long in coming.
+		// Peek one byte at a time: the next byte of a pipe may be long in coming.
 		for n := 1; n <= len(mark); n++ {
 			first, err := start.Peek(n)
 			if isUTF16(first) {

@@ -41,7 +41,7 @@ func formError(text string) error {
 	return fmt.Errorf("%q is not a time such as 90s, 15m, 12h or 30d", text)
 }
 
-// Flag is a length of time as a flag of a command (pflag.Value).
+// Flag is a length of time as a command-line flag (pflag.Value).
 type Flag time.Duration
 
 // Set reads the flag.
@@ -51,7 +51,7 @@ func (f *Flag) Set(text string) error {
 	return err
 }
 
-// String is the value as Go writes it; empty for none.
+// String returns the value as Go writes it; empty: 0.
 func (f *Flag) String() string {
 	if *f == 0 {
 		return ""

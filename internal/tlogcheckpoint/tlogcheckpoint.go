@@ -1,6 +1,6 @@
-// Package tlogcheckpoint is the text of a checkpoint: a statement of a transparency log's
-// size and root, in the form https://c2sp.org/tlog-checkpoint. Signatures are no part of
-// it; they are those of the note whose text it is.
+// Package tlogcheckpoint reads and writes the text of a checkpoint: a statement of a transparency
+// log's size and root, in the form https://c2sp.org/tlog-checkpoint. Signatures are not part of the
+// text; they belong to the note that has it.
 package tlogcheckpoint
 
 import (
@@ -17,11 +17,11 @@ import (
 type Checkpoint struct {
 	Origin     string // the log's name, its first line
 	Tree       tlog.Tree
-	Extensions []string // further lines; not empty ones
+	Extensions []string // further lines, none of them empty
 }
 
-// Parse reads the text of a checkpoint. Each has one text alone: other forms of the same
-// number or root are refused. The error names the line and the form wanted.
+// Parse reads the text of a checkpoint. Each checkpoint has exactly one text: Parse refuses other
+// forms of the same number or root. The error names the line and the form wanted.
 func Parse(text string) (*Checkpoint, error) {
 	lines := strings.Split(text, "\n")
 	last := len(lines) - 1
@@ -63,7 +63,7 @@ func ParseHash(text string) (h tlog.Hash, err error) {
 	return tlog.Hash(raw), nil
 }
 
-// Text writes the checkpoint.
+// Text returns the checkpoint's text.
 func (c *Checkpoint) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%d\n%s\n", c.Origin, c.Tree.N, c.Tree.Hash)

@@ -12,30 +12,30 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
-// lookEvery is how often handshakes look whether the files have changed.
+// lookEvery is how often handshakes check whether the files have changed.
 const lookEvery = 10 * time.Second
 
 // CertificateConfig says where a Certificate is.
 type CertificateConfig struct {
-	CertFile string // PEM: the certificate, and the intermediate ones behind it
+	CertFile string // PEM: the certificate, then the intermediate ones
 	KeyFile  string // PEM: its private key
 	Clock    func() time.Time
 	Logger   *slog.Logger
 }
 
-// Certificate is a certificate in files, which are read again when they change. It is
-// safe for concurrent use.
+// Certificate is a certificate from files, which are read again when they change. It is safe for
+// concurrent use.
 type Certificate struct {
 	cfg CertificateConfig
 
 	mu     sync.Mutex
 	pair   *tls.Certificate
-	read   fileTimes // of the files as they are in pair
+	read   fileTimes // of the files that pair was read from
 	failed fileTimes // of the files that could not be read
 	next   time.Time // when to look again
 }
 
-// fileTimes tells one version of the two files from another.
+// fileTimes identifies a version of the two files.
 type fileTimes struct {
 	cert, key         time.Time
 	certSize, keySize int64
@@ -80,8 +80,8 @@ func (c *Certificate) load(times fileTimes) error {
 	return nil
 }
 
-// current is the certificate for a handshake. Files that cannot be read, such as a new
-// certificate whose key has not been written yet, leave the one before in use.
+// current returns the certificate for a handshake. If the files cannot be used, for example because
+// the key of a new certificate has not been written yet, the previous certificate stays in use.
 func (c *Certificate) current() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,10 +107,10 @@ func (c *Certificate) current() *tls.Certificate {
 	return c.pair
 }
 
-// Expires is when the certificate ends.
+// Expires returns when the certificate ends.
 func (c *Certificate) Expires() time.Time { return c.current().Leaf.NotAfter }
 
-// config is the configuration of handshakes.
+// config returns the configuration of handshakes.
 func (c *Certificate) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},

@@ -1,5 +1,5 @@
-// Package tlslisten speaks TLS on a listener, with a certificate that is read again
-// when its files change.
+// Package tlslisten adds TLS to a listener, with a certificate that is read again when its files
+// change.
 package tlslisten
 
 import (
@@ -14,26 +14,26 @@ import (
 // handshakeTimeout bounds a handshake.
 const handshakeTimeout = 10 * time.Second
 
-// Listener accepts connections whose handshake is done, so that its user knows what
-// they speak: HTTP/2 comes as *tls.Conn, which is how net/http recognizes it, HTTP/1.1
-// as another type, which net/http and wrappers treat like any connection.
+// Listener accepts connections whose handshake is done, so that their protocol is known. HTTP/2
+// connections come as *tls.Conn, by which net/http recognizes them. HTTP/1.1 connections come as
+// another type, which net/http and wrappers treat like any connection.
 type Listener struct {
 	net.Listener
 
 	config   *tls.Config
 	accepted chan net.Conn
-	failed   chan error // one: why no more are accepted
+	failed   chan error // holds one: why no more are accepted
 
 	ctx   context.Context // of handshakes
 	stop  context.CancelFunc
 	ended sync.WaitGroup
 }
 
-// http1Conn hides from net/http that a connection speaks TLS.
+// http1Conn hides from net/http that a connection uses TLS.
 type http1Conn struct{ *tls.Conn }
 
-// Wrap speaks TLS on a listener. Handshakes go on side by side: a caller that is slow
-// delays nobody. The listener below bounds how many there are.
+// Wrap adds TLS to a listener. Handshakes run concurrently, so that a slow caller delays nobody.
+// The wrapped listener limits how many there are.
 func Wrap(l net.Listener, c *Certificate) *Listener {
 	wrapped := &Listener{Listener: l, config: c.config(), accepted: make(chan net.Conn), failed: make(chan error, 1)}
 	wrapped.ctx, wrapped.stop = context.WithCancel(context.Background())
@@ -59,14 +59,14 @@ func (l *Listener) run() {
 	}
 }
 
-// The waits after an error of accepting that passes.
+// Waits after a temporary error of Accept.
 const (
 	shortestPause = 5 * time.Millisecond
 	longestPause  = time.Second
 )
 
-// passes reports whether accepting may succeed later, such as when the process has as
-// many open files as it may have.
+// passes reports whether accepting may succeed later, for example when the process has too many
+// open files.
 func passes(err error) bool {
 	temporary, ok := errors.AsType[interface {
 		error
@@ -75,7 +75,7 @@ func passes(err error) bool {
 	return ok && temporary.Temporary()
 }
 
-// pause waits; false: the listener was closed meanwhile.
+// pause waits for d. It returns false if the listener was closed meanwhile.
 func (l *Listener) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -106,7 +106,7 @@ func (l *Listener) handshake(below net.Conn) {
 	}
 }
 
-// Accept waits for the next connection that has made its handshake.
+// Accept waits for the next connection that has completed its handshake.
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.accepted:
@@ -117,7 +117,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends the listener and handshakes under way.
+// Close closes the listener and ends the handshakes in flight.
 func (l *Listener) Close() error {
 	l.stop()
 	err := l.Listener.Close()
@@ -125,7 +125,6 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// Refusal is what a caller gets for whom there is no place, before any handshake: the
-// alert internal_error (RFC 8446, section 6.2), which clients name, instead of text
-// that they cannot read.
+// Refusal returns what a refused caller gets before any handshake: the alert internal_error (RFC
+// 8446, section 6.2). Clients can name it, while they could not read text.
 func Refusal(string) []byte { return []byte{21, 3, 1, 0, 2, 2, 80} }

@@ -14,20 +14,20 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Header is the header by which a trace goes on in another process, in the canonical
-// form of net/http (W3C Trace Context).
+// Header is the header that continues a trace in another process (W3C Trace Context), in the
+// canonical form of net/http.
 const Header = "Traceparent"
 
-// FromEnvironment returns a context with the trace of the variable TRACEPARENT, by which a
-// program tells one that it starts.
+// FromEnvironment returns a context with the trace in the variable TRACEPARENT, which a program
+// sets for programs that it starts.
 func FromEnvironment(ctx context.Context) context.Context {
 	return FromHeader(ctx, http.Header{Header: {os.Getenv(strings.ToUpper(traceparent))}})
 }
 
 const traceparent = "traceparent"
 
-// FromHeader returns a context with the trace of a request's header, if it has one. What
-// others keep in tracestate is not read: it can be large, and nothing here needs it.
+// FromHeader returns a context with the trace in a request's header, if there is one. It ignores
+// tracestate, which can be large and is not needed here.
 func FromHeader(ctx context.Context, h http.Header) context.Context {
 	if len(h[Header]) != 1 {
 		return ctx
@@ -35,7 +35,7 @@ func FromHeader(ctx context.Context, h http.Header) context.Context {
 	return Within(ctx, h[Header][0])
 }
 
-// Traceparent writes the current span in the form of the header; empty: there is none.
+// Traceparent returns the current span in the form of the header; empty: there is none.
 func Traceparent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
@@ -45,7 +45,7 @@ func Traceparent(ctx context.Context) string {
 	return carrier[traceparent]
 }
 
-// Recorded is Traceparent for a span that is recorded; empty otherwise.
+// Recorded returns Traceparent if the current span is recorded; otherwise empty.
 func Recorded(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
@@ -53,13 +53,13 @@ func Recorded(ctx context.Context) string {
 	return Traceparent(ctx)
 }
 
-// Within returns a context below a span in the form of the header; ctx itself for a text in
-// another form.
+// Within returns a context below the span in text, which has the form of the header. If text has
+// another form, it returns ctx.
 func Within(ctx context.Context, text string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: text})
 }
 
-// End ends a span with the result of what it is of.
+// End finishes the span and records err as its status.
 func End(span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())
@@ -67,8 +67,7 @@ func End(span trace.Span, err error) {
 	span.End()
 }
 
-// Observe observes a value, with the trace as its exemplar if there is one that is
-// recorded.
+// Observe observes a value. If the current trace is recorded, it becomes the value's exemplar.
 func Observe(ctx context.Context, o prometheus.Observer, value float64) {
 	current := trace.SpanContextFromContext(ctx)
 	if with, ok := o.(prometheus.ExemplarObserver); ok && current.IsSampled() {
@@ -78,7 +77,7 @@ func Observe(ctx context.Context, o prometheus.Observer, value float64) {
 	o.Observe(value)
 }
 
-// LogHandler adds trace_id and span_id to the lines that are logged in recorded traces.
+// LogHandler adds trace_id and span_id to lines that are logged in recorded traces.
 func LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
 
 type logHandler struct{ slog.Handler }

@@ -1,6 +1,5 @@
-// Package tracing makes OpenTelemetry traces and sends them by OTLP over HTTP. Spans
-// hold names of routes, ids, statements with placeholders and statuses: never a key, a
-// secret, an address of a caller, a path or a query, nor the URL of a receiver, which
-// may contain a secret. That is why requests and attempts have spans of our own, and not
-// those of a library for any HTTP.
+// Package tracing makes OpenTelemetry traces and sends them by OTLP over HTTP. Spans hold route
+// names, ids, statements with placeholders and statuses. They never hold a key, a secret, a
+// caller's address, a path or a query, nor a receiver's URL, which may contain a secret. For this
+// reason, requests and attempts have our own spans instead of those of a general HTTP library.
 package tracing

@@ -9,14 +9,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// StartRequest begins the span of a request to this process, in the caller's trace if the
-// request names one. The caller ends it.
+// StartRequest begins the span of a request to this process, in the sender's trace if the request
+// names one. The function's caller ends the span.
 func StartRequest(t trace.Tracer, r *http.Request) (context.Context, trace.Span) {
 	return t.Start(FromHeader(r.Context(), r.Header), "request", trace.WithSpanKind(trace.SpanKindServer))
 }
 
-// KnownMethod keeps made-up methods out of logs and traces. The text that it returns is not
-// the caller's, which is a part of all that was sent and would be kept with it.
+// KnownMethod returns a standard method, or "other" for any other text, which keeps made-up methods
+// out of logs and traces. It returns a constant, because keeping the request's own string would
+// keep all of the request's bytes in memory.
 func KnownMethod(method string) string {
 	for _, known := range []string{
 		http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut,
@@ -29,8 +30,8 @@ func KnownMethod(method string) string {
 	return "other"
 }
 
-// EndRequest names a request's span by its method and the pattern of its route, empty for
-// an unknown path, and records the status.
+// EndRequest names a request's span after its method and route pattern (empty for an unknown path)
+// and records the status. It does not end the span.
 func EndRequest(span trace.Span, method, route string, status int) {
 	method = KnownMethod(method)
 	name := method

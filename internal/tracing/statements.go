@@ -11,8 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Statements makes a span of each statement below another span; nil when traces are
-// off. It does not record the statements' arguments.
+// Statements returns a tracer that makes a child span for each statement; nil if tracing is off. It
+// does not record the statements' arguments.
 func (t *Traces) Statements() pgx.QueryTracer {
 	if t == nil {
 		return nil
@@ -21,13 +21,13 @@ func (t *Traces) Statements() pgx.QueryTracer {
 		otelpgx.WithDisableConnectionDetailsInAttributes(), otelpgx.WithSpanNameCtxFunc(operation))}
 }
 
-// operation is the first word of a statement, such as SELECT.
+// operation returns the first word of a statement, such as SELECT.
 func operation(ctx context.Context, statement string) string {
 	return otelpgx.SQLOperationName(ctx, strings.TrimLeft(statement, "( \n\t"))
 }
 
-// statements calls the tracer in traces that are recorded alone: elsewhere it would take
-// times for metrics that there are not.
+// statements calls the tracer only in recorded traces. Elsewhere it would take times for metrics
+// that do not exist.
 type statements struct{ *otelpgx.Tracer }
 
 func recording(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }

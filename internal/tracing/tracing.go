@@ -17,7 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Config of Start.
+// Config configures Start.
 type Config struct {
 	Version  string
 	Logger   *slog.Logger
@@ -25,8 +25,7 @@ type Config struct {
 	Sampler  sdktrace.Sampler      // nil: the environment's; if it names none, 1 % of the traces that begin here
 }
 
-// Configured reports whether an environment names a receiver of traces, by OpenTelemetry's own
-// variables.
+// Configured reports whether environ names a receiver of traces with OpenTelemetry's own variables.
 func Configured(environ []string) bool {
 	values := map[string]string{}
 	for _, line := range environ {
@@ -37,7 +36,7 @@ func Configured(environ []string) bool {
 		!strings.EqualFold(values["OTEL_SDK_DISABLED"], "true") && values["OTEL_TRACES_EXPORTER"] != "none"
 }
 
-// Traces makes and sends traces. A nil *Traces is one that is off.
+// Traces makes and sends traces. If a *Traces is nil, tracing is off.
 type Traces struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
@@ -45,21 +44,22 @@ type Traces struct {
 }
 
 const (
-	// exportTimeout bounds one request to the receiver with its repetitions, and what is
-	// sent at the end.
+	// exportTimeout bounds one request to the receiver with its retries, and the last export in
+	// Close.
 	exportTimeout = 5 * time.Second
 
-	// defaultRatio is the part of the traces that begin here and are recorded, where the
-	// environment names no sampler. OpenTelemetry's own default is all of them, and an append
-	// that is recorded writes a row.
+	// defaultRatio is the share of the traces begun here that are recorded if the environment names
+	// no sampler. OpenTelemetry's own default is all of them, but each recorded append writes a
+	// row.
 	defaultRatio = 0.01
 
-	// maxValue is the most characters of an attribute: statements are longer.
+	// maxValue is the maximum length of an attribute, in characters, because statements can be
+	// longer.
 	maxValue = 2048
 )
 
-// Start begins to send traces; Close ends it. What the receiver does not take in time
-// is dropped: at most 2,048 spans wait. It does not fail when the receiver is away.
+// Start begins to send traces; Close ends it. At most 2,048 spans wait to be sent, and others are
+// dropped. Start does not fail if the receiver is unavailable.
 func Start(ctx context.Context, cfg Config) (*Traces, error) {
 	if cfg.Exporter == nil {
 		client, err := otlptracehttp.New(ctx, otlptracehttp.WithTimeout(exportTimeout), otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
@@ -95,13 +95,13 @@ func Start(ctx context.Context, cfg Config) (*Traces, error) {
 	return &Traces{provider: provider, exporter: exporter, tracer: tracer}, nil
 }
 
-// instance tells one process from another.
+// instance returns a name that tells this process from others.
 func instance() string {
-	host, _ := os.Hostname() // without one, the number alone does
+	host, _ := os.Hostname() // without one, the process id is enough
 	return host + ":" + strconv.Itoa(os.Getpid())
 }
 
-// Tracer makes spans; nil when traces are off.
+// Tracer returns what makes spans; nil if tracing is off.
 func (t *Traces) Tracer() trace.Tracer {
 	if t == nil {
 		return nil
@@ -109,7 +109,7 @@ func (t *Traces) Tracer() trace.Tracer {
 	return t.tracer
 }
 
-// Collectors are the metrics; none when traces are off.
+// Collectors returns the metrics; none if tracing is off.
 func (t *Traces) Collectors() []prometheus.Collector {
 	if t == nil {
 		return nil
@@ -117,7 +117,7 @@ func (t *Traces) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{t.exporter.spans}
 }
 
-// Close sends what is left, for as long as ctx and the timeout of a request let it.
+// Close sends the remaining spans, for at most exportTimeout, even if ctx has ended.
 func (t *Traces) Close(ctx context.Context) {
 	if t == nil {
 		return

@@ -23,7 +23,8 @@ const (
 	maxAnswer = 64 << 10
 	// submitTimeout bounds one request.
 	submitTimeout = time.Minute
-	// submitTries is how often others may have a newer tree cosigned while a proof is made.
+	// submitTries bounds the tries. One fails if another process has a newer tree cosigned while
+	// this one makes a proof.
 	submitTries = 5
 )
 
@@ -36,8 +37,8 @@ type Submission struct {
 
 	Note []byte // signed by the log
 	Old  int64  // size of the tree that the witness is believed to have cosigned last; 0: none is known
-	// Prove proves that the checkpoint's tree extends its own first leaves, of a number above 0
-	// and at most its size.
+	// Prove returns a proof that the checkpoint's tree extends its own first old leaves. old is at
+	// least 1 and at most the tree's size.
 	Prove func(ctx context.Context, old int64) (tlog.TreeProof, error)
 }
 
@@ -58,8 +59,8 @@ func CheckURL(address string) error {
 	return nil
 }
 
-// Submit has a witness cosign a checkpoint. It returns the note with the witness's signature,
-// which it has checked, and the time that the signature has.
+// Submit asks a witness to cosign a checkpoint. It returns the note with the witness's signature,
+// which it has checked, and the signature's time.
 func Submit(ctx context.Context, s *Submission) (cosigned []byte, at time.Time, err error) {
 	text, _, found := bytes.Cut(s.Note, []byte("\n\n"))
 	if !found {
@@ -98,7 +99,7 @@ func Submit(ctx context.Context, s *Submission) (cosigned []byte, at time.Time, 
 	return nil, at, fmt.Errorf("the witness has cosigned another tree %d times while a proof was made: try again", submitTries)
 }
 
-// request is the body of add-checkpoint: the size that the proof begins with, the proof, and
+// request returns the body of add-checkpoint: the size that the proof begins with, the proof, and
 // the note.
 func (s *Submission) request(old int64, proof tlog.TreeProof) []byte {
 	var b bytes.Buffer
@@ -136,7 +137,7 @@ func (s *Submission) post(ctx context.Context, body []byte) (status int, answer 
 	return resp.StatusCode, answer, nil
 }
 
-// add adds the witness's signature to the note. Signatures of other keys are passed over.
+// add adds the witness's signature to the note. It ignores signatures of other keys.
 func (s *Submission) add(lines []byte) (cosigned []byte, at time.Time, err error) {
 	n, err := note.Open(append(bytes.Clone(s.Note), lines...), note.VerifierList(s.Key))
 	if err != nil {
@@ -160,7 +161,7 @@ func (s *Submission) add(lines []byte) (cosigned []byte, at time.Time, err error
 // hashSize is the length of a key's hash before a signature, in bytes.
 const hashSize = 4
 
-// rawSignature is a signature without the key's hash before it.
+// rawSignature returns a signature without the key's hash before it.
 func rawSignature(s note.Signature) ([]byte, error) {
 	raw, err := base64.StdEncoding.DecodeString(s.Base64)
 	if err != nil || len(raw) < hashSize {

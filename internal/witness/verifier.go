@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// algorithm is the byte for cosignature/v1 with Ed25519 before a key
+// algorithm is the byte before a key that stands for cosignature/v1 with Ed25519
 // (https://c2sp.org/signed-note, "Signature types").
 const algorithm = 4
 
@@ -63,7 +63,7 @@ func (v *Verifier) KeyHash() uint32 {
 	return binary.BigEndian.Uint32(sum[:])
 }
 
-// Verify checks the signature of a note's text, as a note has it after the key's hash.
+// Verify checks a signature of a note's text. signature is the part after the key's hash.
 func (v *Verifier) Verify(text, signature []byte) bool {
 	at, rest, ok := cutTime(signature)
 	signed := append([]byte("cosignature/v1\ntime "+strconv.FormatInt(at, 10)+"\n"), text...)

@@ -13,27 +13,27 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Which anomalies of a workspace are meant: those of one entry, of one reason, of one
-// type of entry, or, with none of them, all.
+// Which selects anomalies of a workspace: of one entry, one reason or one type of entry. The zero
+// value selects all.
 type Which struct {
-	Position int64         // 0: of every entry
-	UpTo     int64         // not those at higher positions; 0: these, too
-	Reason   domain.Reason // empty: of every reason
-	Type     string        // of the entry; empty: of every type
+	Position int64         // 0: every entry
+	UpTo     int64         // the highest position; 0: no limit
+	Reason   domain.Reason // empty: every reason
+	Type     string        // of the entry; empty: every type
 }
 
 // maxNote is the longest note, in bytes.
 const maxNote = 1000
 
-// NoteError says what is wrong with a note.
+// NoteError says that a note is empty or too long.
 type NoteError struct{ Length int }
 
 func (e *NoteError) Error() string {
 	return fmt.Sprintf("the note has %d bytes: want 1 to %d, about what came of it", e.Length, maxNote)
 }
 
-// Acknowledge marks anomalies that there are now as looked at, with a note, and
-// returns how many were not before. It is in the audit trail. Errors: *NoteError,
+// Acknowledge marks the anomalies that exist now as looked at, with a note, and returns how many
+// were not marked before. It adds this to the audit trail. Errors: *NoteError,
 // *domain.UnknownWorkspaceError.
 func (s *Store) Acknowledge(ctx context.Context, workspaceID string, which Which, note string) (n int64, err error) {
 	if len(note) < 1 || len(note) > maxNote {
@@ -67,8 +67,8 @@ func (s *Store) Acknowledge(ctx context.Context, workspaceID string, which Which
 	return n, err
 }
 
-// AcknowledgedBy returns who acknowledged anomalies of a workspace at a moment; empty
-// where the audit trail does not say it.
+// AcknowledgedBy returns who acknowledged anomalies of a workspace at a moment; empty if the audit
+// trail does not say.
 func (s *Store) AcknowledgedBy(ctx context.Context, workspaceID string, at time.Time) (person string, err error) {
 	err = s.pool.QueryRow(ctx, `
 		SELECT coalesce(string_agg(DISTINCT person, ', '), '') FROM console_audit WHERE workspace_id = $1 AND at = $2 AND action = $3`,
@@ -79,8 +79,8 @@ func (s *Store) AcknowledgedBy(ctx context.Context, workspaceID string, at time.
 	return person, nil
 }
 
-// String names them, without the type: who may read the audit trail need not know
-// that there is anything about pay.
+// String describes the selection without the type: readers of the audit trail need not know that
+// pay is involved.
 func (w Which) String() string {
 	text := "all"
 	if w.Reason != "" {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// MostWaiting is up to how many anomalies Waiting counts.
+// MostWaiting is the most anomalies that Waiting counts.
 const MostWaiting = 10_000
 
-// Waiting counts the anomalies that nobody has acknowledged, up to MostWaiting: more have
-// to be looked at all the same. What bounds it otherwise is how many were acknowledged,
-// about half a second for a million, because they are passed over one by one.
+// Waiting counts the anomalies that nobody has acknowledged, up to MostWaiting: for more, the exact
+// number does not matter. Its time depends on the number of acknowledged anomalies, which it skips
+// one by one: about half a second for a million.
 func (s *Store) Waiting(ctx context.Context) (n int64, err error) {
 	err = s.pool.QueryRow(ctx, `
 		SELECT count(*) FROM (
@@ -23,14 +23,14 @@ func (s *Store) Waiting(ctx context.Context) (n int64, err error) {
 	return n, nil
 }
 
-// Span is entries of a workspace that follow on each other in the log.
+// Span is a range of consecutive entries in a workspace.
 type Span struct {
 	WorkspaceID string
-	First, Last int64 // positions
+	First, Last int64 // positions, both included
 }
 
-// CountEntries counts those of the entries that are anomalies, one with several
-// reasons once. The spans do not overlap.
+// CountEntries counts the entries in the spans that are anomalies. An entry with several reasons
+// counts once. The spans must not overlap.
 func (s *Store) CountEntries(ctx context.Context, spans []Span) (n int64, err error) {
 	workspaces, first, last := make([]string, len(spans)), make([]int64, len(spans)), make([]int64, len(spans))
 	for i := range spans {

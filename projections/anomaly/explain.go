@@ -6,7 +6,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// OnlyFirst says what figures are where there are more than MostGrouped.
+// OnlyFirst explains figures that count only the first MostGrouped anomalies.
 func OnlyFirst() string {
 	return fmt.Sprintf("There are more than %d: only the first of them are counted, by workspace and position, so that these figures are the least, and others may be missing.", MostGrouped)
 }

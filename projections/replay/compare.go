@@ -12,12 +12,12 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
-// mismatch is called for every row of a table that is not as folded: stored is
-// nil when it is missing, expected when it must not be there.
+// mismatch is called for every row of a table that differs from the fold. stored is nil if the row
+// is missing; expected is nil if it must not be there.
 type mismatch func(t *table.Table, k table.Key, stored [][]byte, expected []string) error
 
-// errCheckpointMoved says that the checkpoint moved during a comparison in a way
-// that a working projector does not move it.
+// errCheckpointMoved says that the checkpoint moved during a comparison in a way that a working
+// projector does not move it.
 var errCheckpointMoved = errors.New("the checkpoint moved back, or moved while it was expected to stay, during the comparison")
 
 // compareAll compares every table that is included.
@@ -35,12 +35,12 @@ func (f *workspaceFold) compareAll(ctx context.Context, included func(*table.Tab
 
 func everyTable(*table.Table) bool { return true }
 
-// firstPageRows is how many rows are read while it is not known how large they are.
+// firstPageRows is how many rows are read at first, while their size is not known.
 const firstPageRows = 250
 
-// compareTable compares a read table with the fold, page by page. The projector
-// may go on meanwhile: every page is compared with the fold up to the checkpoint
-// of the snapshot that the page was read in.
+// compareTable compares a read table with the fold, page by page. The projector may continue
+// meanwhile: every page is compared with the fold up to the checkpoint of the snapshot in which the
+// page was read.
 func (f *workspaceFold) compareTable(ctx context.Context, t *table.Table, visit mismatch) error {
 	list := f.rows.list(t)
 	after, rows := t.First(), firstPageRows
@@ -71,7 +71,7 @@ func (f *workspaceFold) compareTable(ctx context.Context, t *table.Table, visit 
 	}
 }
 
-// comparePage compares the rows that are stored.
+// comparePage compares the stored rows of a page.
 func (f *workspaceFold) comparePage(ctx context.Context, t *table.Table, page *table.Page, visit mismatch) error {
 	return f.rows.expected(ctx, t, page.Keys, func(i int, expected []string) error {
 		if expected != nil && table.Equal(page.Values[i], expected) {
@@ -81,8 +81,7 @@ func (f *workspaceFold) comparePage(ctx context.Context, t *table.Table, page *t
 	})
 }
 
-// findMissing visits those of the keys whose rows must be on the page and are
-// not.
+// findMissing calls visit for the keys whose rows must be on the page but are missing.
 func (f *workspaceFold) findMissing(ctx context.Context, t *table.Table, page *table.Page, keys []table.Key, visit mismatch) error {
 	keys = slices.DeleteFunc(keys, page.Holds)
 	err := f.rows.expected(ctx, t, keys, func(i int, expected []string) error {
@@ -97,7 +96,7 @@ func (f *workspaceFold) findMissing(ctx context.Context, t *table.Table, page *t
 	return f.limitRate(ctx, len(keys))
 }
 
-// catchUp folds up to the checkpoint that rows were read at.
+// catchUp folds up to the checkpoint at which rows were read.
 func (f *workspaceFold) catchUp(ctx context.Context, checkpoint int64) error {
 	if f.frozenAt != nil {
 		if checkpoint != *f.frozenAt {
@@ -111,18 +110,18 @@ func (f *workspaceFold) catchUp(ctx context.Context, checkpoint int64) error {
 	return f.foldTo(ctx, checkpoint)
 }
 
-// diagnosis answers whether the rows are wrong or the checkpoint is.
+// diagnosis says whether the rows or the checkpoint are wrong.
 type diagnosis struct {
 	checkpoint   *Difference // nil: nothing shows that the checkpoint is wrong
 	explainsRows bool        // the rows are right for another position, so only the checkpoint is wrong
 }
 
-// diagnoseCheckpoint finds out whether the checkpoint is wrong: it is above the
-// log, or the rows are those of another position.
+// diagnoseCheckpoint finds out whether the checkpoint is wrong: it is above the log, or the rows
+// match another position.
 //
-// Rows that show an entry after the checkpoint prove that it was moved back.
-// Rows that end before it may also have been deleted; then the checkpoint and
-// the rows are both reported.
+// Rows that an entry after the checkpoint changed prove that the checkpoint was moved back. If the
+// newest row is older than the checkpoint, later rows may also have been deleted; then both the
+// checkpoint and the rows are reported.
 func (f *workspaceFold) diagnoseCheckpoint(ctx context.Context, rowsDiffer bool) (diagnosis, error) {
 	h, err := f.readHead(ctx)
 	if err != nil {
@@ -150,8 +149,8 @@ func (f *workspaceFold) diagnoseCheckpoint(ctx context.Context, rowsDiffer bool)
 	}
 	other := f
 	switch {
-	case stored > h.checkpoint: // this fold goes on to there
-	case stored < folded: // a fold cannot go back
+	case stored > h.checkpoint: // this fold can continue to that position
+	case stored < folded: // a fold cannot go back, so a new one begins
 		if other, err = f.fold(ctx, f.size, nil); err != nil {
 			return diagnosis{}, err
 		}
@@ -166,8 +165,8 @@ func (f *workspaceFold) diagnoseCheckpoint(ctx context.Context, rowsDiffer bool)
 	return diagnosis{checkpoint: wrong(stored), explainsRows: stored > h.checkpoint}, nil
 }
 
-// matchAt reports whether the stored rows are those of a position. The checkpoint
-// must stay where it is.
+// matchAt reports whether the stored rows match a position. It returns false if the checkpoint
+// moves meanwhile.
 func (f *workspaceFold) matchAt(ctx context.Context, position, checkpoint int64) (bool, error) {
 	if err := f.foldTo(ctx, position); err != nil {
 		return false, err
@@ -186,18 +185,18 @@ func (f *workspaceFold) matchAt(ctx context.Context, position, checkpoint int64)
 	return match, err
 }
 
-// Difference is one thing that is not as a fold of the log says.
+// Difference is one deviation of what is stored from a fold of the log.
 type Difference struct {
 	WorkspaceID string `json:"workspace_id"`
 
-	// Resource is where: one of Resources, closed-periods, anomalies,
-	// checkpoint, event-trees, event-tiles, kept-checkpoint, which is one of an event
-	// tree that somebody kept, or log, when an entry itself is not what was appended.
+	// Resource says where: one of Resources, removed time-entries, removed charges, closed-periods,
+	// anomalies, checkpoint, event-trees, event-tiles, kept-checkpoint (an event tree's checkpoint
+	// that somebody kept), or log, if an entry itself is not what was appended.
 	Resource string  `json:"resource"`
 	ID       string  `json:"id"`     // of the row or the entry
-	Field    string  `json:"field"`  // of the answer, a column of the row, or row: all of it
-	Stored   *string `json:"stored"` // as it is, in JSON when it is part of an answer; null: not there
-	Folded   *string `json:"folded"` // as it must be; null: must not be there
+	Field    string  `json:"field"`  // a field of the answer, a column of the row, or "row" for all of it
+	Stored   *string `json:"stored"` // the stored value, as JSON if it is part of an answer; null: not there
+	Folded   *string `json:"folded"` // the expected value; null: must not be there
 }
 
 // The resources of differences that are not about read rows.
@@ -211,8 +210,8 @@ const (
 
 const fieldRow = "row"
 
-// dependsOnRules reports whether other rules explain the difference: those of the log and its
-// event trees are none.
+// dependsOnRules reports whether other rules may explain the difference. They never explain one in
+// the log or its event trees.
 func (d *Difference) dependsOnRules() bool {
 	switch d.Resource {
 	case resourceLog, resourceTrees, resourceTiles, ResourceKept:
@@ -233,10 +232,10 @@ func orNothing(s *string) string {
 	return *s
 }
 
-// maxShown is the most of a value that a difference shows, in bytes.
+// maxShown is how much of a value a difference shows, in bytes.
 const maxShown = 2000
 
-// shown is a value as a difference shows it: cut, and valid UTF-8.
+// shown prepares a value for a difference: truncated, and valid UTF-8.
 func shown(text string) *string {
 	if len(text) > maxShown {
 		text = strings.ToValidUTF8(text[:maxShown], "") + "…"
@@ -247,12 +246,10 @@ func shown(text string) *string {
 	return &text
 }
 
-// fieldDifference names a field or column with the value that is stored and the
-// one that was folded; nil stands for no value.
+// fieldDifference gets a field or column with its stored and its folded value; nil means no value.
 type fieldDifference func(field string, stored, folded *string)
 
-// compareValues names every field in which a stored row is not the expected
-// one.
+// compareValues calls each for every field in which a stored row differs from the expected one.
 func compareValues(t *table.Table, stored [][]byte, expected []string, each fieldDifference) {
 	for i, c := range t.Columns {
 		if string(stored[i]) == expected[i] && stored[i] == nil == (expected[i] == "") {
@@ -273,8 +270,8 @@ func compareValues(t *table.Table, stored [][]byte, expected []string, each fiel
 	}
 }
 
-// compareFragments names the fields of a fragment that differ, or the column of
-// the fragment where its bytes differ and no field does.
+// compareFragments calls each for the fields of a fragment that differ, or for the column of the
+// fragment if its bytes differ but no field does.
 func compareFragments(column, stored, folded string, each fieldDifference) {
 	is, isNames, ok1 := fieldsOf(stored)
 	must, mustNames, ok2 := fieldsOf(folded)

@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
-// MostForEffect is how many entries EffectOf folds at most. They also have to fit into
-// one page of the log.
+// MostForEffect is the most entries that EffectOf folds. They must also fit into one page of the
+// log.
 const MostForEffect = 5000
 
 // EffectRequest names an entry and the row that it is about.
@@ -22,19 +22,19 @@ type EffectRequest struct {
 
 // Effect is what an entry did to the rows.
 type Effect struct {
-	Row    *RowChange    // of the request; nil: it did not change
+	Row    *RowChange    // the row of the request; nil: it did not change
 	Others []ChangedRows // the other rows that changed, by resource
 }
 
 // RowChange is how a row changed.
 type RowChange struct {
 	Made, Deleted bool
-	PayOnly       bool // before or afterwards, the row is only for readers who may see pay
+	PayOnly       bool // before or after the change, the row is only for readers with pay:read
 	Fields        []FieldChange
 }
 
-// FieldChange is how a field of a row changed. Before and After are JSON; empty where
-// there was no row.
+// FieldChange is how a field of a row changed. Before and After are JSON, and empty if there was no
+// row.
 type FieldChange struct {
 	Name          string
 	Part          jsonform.Part
@@ -45,12 +45,12 @@ type FieldChange struct {
 type ChangedRows struct {
 	Resource string
 	Rows     int
-	PayOnly  int // of Rows, those that are only for readers who may see pay
+	PayOnly  int // of Rows, those that are only for readers with pay:read
 }
 
-// EffectOf folds the log up to an entry and tells what the entry changed. It is nil where
-// that would mean to fold more than MostForEffect entries. The error is an
-// *UnknownResourceError, or the database's.
+// EffectOf folds the log up to an entry and returns what the entry changed. It returns nil if that
+// would take more than MostForEffect entries or more than one page, or if there is no such entry.
+// The error is an *UnknownResourceError, or one from the database.
 func (r *Replayer) EffectOf(ctx context.Context, q EffectRequest) (*Effect, error) {
 	i := slices.IndexFunc(r.tables, func(t *table.Table) bool { return t.Resource == q.Resource && t.HasID() })
 	if i < 0 && q.Resource != "" {
@@ -108,9 +108,9 @@ func (r *Replayer) EffectOf(ctx context.Context, q EffectRequest) (*Effect, erro
 	return effect, nil
 }
 
-// rowState is a row at a position; without fields there is none.
+// rowState is a row at a position; without fields there is no row.
 type rowState struct {
-	fields  []FieldChange // with After alone
+	fields  []FieldChange // only After is set
 	payOnly bool
 }
 
@@ -120,7 +120,7 @@ func stateOf(t *table.Table, folded *table.Fold, k table.Key) (s rowState) {
 		return s
 	}
 	for i, c := range t.Columns {
-		// As the resources' conditions in readapi/route.
+		// The same conditions as in readapi/route.
 		if c.Name == "billed" && values[i] == "false" || c.Name == "direction" && values[i] == domain.PaidToContractor {
 			s.payOnly = true
 		}
@@ -136,7 +136,7 @@ func stateOf(t *table.Table, folded *table.Fold, k table.Key) (s rowState) {
 	return s
 }
 
-// changeTo compares the row with how it is afterwards.
+// changeTo returns the change of the row to its later state.
 func (s rowState) changeTo(after rowState) *RowChange {
 	c := &RowChange{Made: len(s.fields) == 0, Deleted: len(after.fields) == 0, PayOnly: s.payOnly || after.payOnly}
 	for _, f := range after.fields {

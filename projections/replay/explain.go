@@ -20,10 +20,10 @@ import (
 // ExplainRequest names a row and a moment.
 type ExplainRequest struct {
 	WorkspaceID  string
-	Resource, ID string // one of Resources; of a client's credit, the client's id
+	Resource, ID string // one of Resources; the id of a client's credit is the client's
 
-	// AsOf is a position; At a time, up to and with which entries count. With
-	// neither, the row is explained as readers see it now.
+	// AsOf is a position, At a time: entries up to and including it count. With neither, the row is
+	// explained as readers see it now.
 	AsOf int64
 	At   time.Time
 }
@@ -34,13 +34,13 @@ type Explanation struct {
 	Resource    string           `json:"resource"`
 	ID          string           `json:"id"`
 	Position    int64            `json:"position"` // entries up to here count
-	Row         json.RawMessage  `json:"row"`      // all parts of the answer; null: it was not there
+	Row         json.RawMessage  `json:"row"`      // all parts of the answer; null: there was no row
 	Hidden      string           `json:"hidden,omitempty"`
 	Fields      []ExplainedField `json:"fields"`
 	History     []ExplainedEntry `json:"history"` // every entry that changed the row, oldest first
 
-	// Unapplied is every entry about the row that had no effect, or not all of it,
-	// oldest first. It may be why there is no row.
+	// Unapplied is every entry about the row that did not have its full effect, oldest first. It
+	// may explain why there is no row.
 	Unapplied []UnappliedEntry `json:"unapplied"`
 }
 
@@ -66,17 +66,17 @@ type ExplainedField struct {
 // ExplainedEntry is an entry that changed the row.
 type ExplainedEntry struct {
 	EntryName
-	Fields  []string `json:"fields"` // whose values it changed; none: the row has a new position and the same values
+	Fields  []string `json:"fields"` // whose values it changed; none: only the position of the row changed
 	Deleted bool     `json:"deleted,omitempty"`
 }
 
-// NoRowError says that up to a position no entry is about the row.
+// NoRowError says that no entry up to a position is about the row.
 type NoRowError struct {
 	Resource, ID, WorkspaceID string
 	Position, Head            int64 // entries up to Position were looked at; the log ends at Head
 }
 
-// Error names the row, and entries that were not looked at.
+// Error names the row, and says whether the log has entries after Position.
 func (e *NoRowError) Error() string {
 	text := fmt.Sprintf("no entry up to position %d of %s made a row %q of %s", e.Position, e.WorkspaceID, e.ID, e.Resource)
 	if e.Position < e.Head {
@@ -85,10 +85,10 @@ func (e *NoRowError) Error() string {
 	return text
 }
 
-// Explain folds a workspace's log up to a moment and follows one row. The error
-// is a *domain.UnknownWorkspaceError, an *UnknownResourceError or a *NoRowError
-// when there is nothing to explain. A row that was never made is explained by the
-// entries that would have made it, if there are any.
+// Explain folds a workspace's log up to a moment and follows one row. The error is a
+// *domain.UnknownWorkspaceError, an *UnknownResourceError or a *NoRowError if there is nothing to
+// explain. A row that was never created is explained by the entries that would have created it, if
+// there are any.
 func (r *Replayer) Explain(ctx context.Context, q ExplainRequest) (*Explanation, error) {
 	i := slices.IndexFunc(r.tables, func(t *table.Table) bool { return t.Resource == q.Resource && t.HasID() })
 	if i < 0 {
@@ -117,7 +117,7 @@ func (r *Replayer) Explain(ctx context.Context, q ExplainRequest) (*Explanation,
 	return h.explanation(q, position), nil
 }
 
-// findMoment is the position that a request means, and that at which the log ends.
+// findMoment returns the position that a request means, and the position at which the log ends.
 func (f *workspaceFold) findMoment(ctx context.Context, q ExplainRequest) (position, head int64, err error) {
 	var checkpoint, since int64
 	after := q.At.Add(time.Millisecond) // publish times are whole milliseconds
@@ -180,14 +180,14 @@ func (h *rowHistory) observe(e *domain.Entry) {
 	h.entries = append(h.entries, by)
 }
 
-// row is the values of the row's columns as folded now.
+// row returns the current values of the row's columns.
 func (h *rowHistory) row() []string {
 	values := make([]string, len(h.table.Columns))
 	h.table.Expected(h.folded, h.key, values)
 	return values
 }
 
-// fields are those of the row's answer.
+// fields returns the fields of the row's answer.
 func (h *rowHistory) fields() (names []string, values map[string]string) {
 	row := h.row()
 	values = map[string]string{}

@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// ChainCheckpoint is a chain value that was kept outside of the database, with
-// its position: proof of everything up to there.
+// ChainCheckpoint is a chain value that somebody kept outside the database, with its position. It
+// proves everything up to that position.
 type ChainCheckpoint struct {
 	Position int64
 	Chain    [32]byte
@@ -33,12 +33,12 @@ type logHead struct {
 	rules      int // version of the rules by which the rows were made
 }
 
-// end is the position of the last entry that is known by the head or exists.
+// end returns the position of the last entry that the head knows or that exists.
 func (h *logHead) end() int64 { return max(h.position, h.newest) }
 
-// logCheck proves the entries of a workspace's log, which it gets in order:
-// positions without a gap, the chain from its beginning, publish times that
-// never decrease, and that what is stored beside data follows from it.
+// logCheck checks the entries of a workspace's log, which it gets in order: positions have no gap,
+// the chain is right from its beginning, publish times never decrease, and everything stored
+// alongside data follows from it.
 type logCheck struct {
 	workspaceID string
 	report      func(Difference)
@@ -48,7 +48,7 @@ type logCheck struct {
 	position  int64     // of the last entry seen
 	createdAt time.Time // of the last entry seen
 	chain     [32]byte  // stored with the last entry seen
-	lost      bool      // what came before the next entry is missing
+	lost      bool      // entries before the next one are missing
 	pending   *mislinked
 }
 
@@ -69,7 +69,7 @@ func (c *logCheck) difference(id, field string, stored, folded *string) {
 	c.report(Difference{WorkspaceID: c.workspaceID, Resource: resourceLog, ID: id, Field: field, Stored: stored, Folded: folded})
 }
 
-// entry proves the next entry.
+// entry checks the next entry.
 func (c *logCheck) entry(e *logRow) {
 	if e.Position != c.position+1 {
 		c.missing(e.Position - 1)
@@ -83,7 +83,7 @@ func (c *logCheck) entry(e *logRow) {
 	}
 }
 
-// missing reports that there are no entries up to a position.
+// missing reports the missing entries up to a position.
 func (c *logCheck) missing(through int64) {
 	c.resolve(false)
 	for p := c.position + 1; p <= through; p++ {
@@ -95,7 +95,7 @@ func (c *logCheck) missing(through int64) {
 	c.position, c.lost = through, true
 }
 
-// checkLink proves that the entry's chain value follows from the one before it.
+// checkLink checks that the entry's chain value follows from the one before it.
 func (c *logCheck) checkLink(e *logRow) {
 	if c.lost {
 		c.lost = false
@@ -132,8 +132,7 @@ func (c *logCheck) resolve(onlyValue bool) {
 
 func shownHex(chain [32]byte) *string { return shown(hex.EncodeToString(chain[:])) }
 
-// checkTime proves that publish times are whole milliseconds and do not
-// decrease.
+// checkTime checks that publish times are whole milliseconds and do not decrease.
 func (c *logCheck) checkTime(e *logRow) {
 	switch {
 	case e.CreatedAt.Before(c.createdAt):
@@ -145,7 +144,7 @@ func (c *logCheck) checkTime(e *logRow) {
 	c.createdAt = e.CreatedAt
 }
 
-// checkForms proves the canonical and the public form of an entry.
+// checkForms checks the canonical and the public form of an entry.
 func (c *logCheck) checkForms(e *logRow) {
 	d, err := domain.NewDraft(e.WorkspaceID, e.Type, []byte(e.Data))
 	if err != nil {
@@ -166,8 +165,8 @@ func (c *logCheck) checkForms(e *logRow) {
 	}
 }
 
-// end proves the head of the log against the last entry, and that the entry of
-// the chain checkpoint exists. Nothing is given to entry afterwards.
+// end checks the head of the log against the last entry, and that the entry of the chain checkpoint
+// exists. Do not call entry afterwards.
 func (c *logCheck) end(h *logHead) {
 	if h.newest > h.position {
 		c.difference("head", "position", shown(fmt.Sprint(h.position)), shown(fmt.Sprint(h.newest)))
@@ -186,7 +185,7 @@ func (c *logCheck) end(h *logHead) {
 	}
 }
 
-// checkHead compares the head with the last entry, which it belongs to.
+// checkHead compares the head with the last entry, if both have the same position.
 func (c *logCheck) checkHead(h *logHead) {
 	if h.position == 0 || c.position != h.position {
 		return

@@ -14,7 +14,7 @@ type Progress struct {
 	OverMemory                 atomic.Int64 // workspaces larger than Config.Memory by estimate, which are folded into shadow tables
 }
 
-// raise sets a maximum.
+// raise sets a maximum to v if v is larger.
 func raise(to *atomic.Int64, v int64) {
 	for {
 		old := to.Load()

@@ -22,7 +22,7 @@ type RebuildRequest struct {
 // Rebuilt is what a rebuild did in one workspace.
 type Rebuilt struct {
 	WorkspaceID string        `json:"workspace_id"`
-	Position    int64         `json:"position"` // the rows are those of a fold up to here
+	Position    int64         `json:"position"` // the rows match a fold up to here
 	Head        int64         `json:"head"`     // position of the newest entry when it began
 	Rows        int64         `json:"rows"`     // that the fold holds
 	Written     int64         `json:"written"`  // rows that were missing or different
@@ -53,15 +53,13 @@ func (e *UnknownResourceError) Error() string {
 	return fmt.Sprintf("there is no resource %q; want some of %s", e.Resource, strings.Join(Resources(), ", "))
 }
 
-// Rebuild makes the rows of workspaces those of a fold of their logs: what
-// Verify would report is repaired. It calls done with every workspace, one call
-// at a time.
+// Rebuild makes the rows of workspaces match a fold of their logs: it repairs what Verify would
+// report. It calls done with every workspace, one call at a time.
 //
-// A workspace is compared while the projector goes on. Then its checkpoint is
-// locked, which blocks its projector but no reader and no append, and the rows
-// that differ are written and committed together: readers see the old rows or
-// the new ones. Correct rows are not written. A workspace whose log itself is
-// wrong is refused.
+// It compares a workspace while the projector continues. Then it locks the checkpoint, which blocks
+// the workspace's projector but no reader and no append, and writes and commits the rows that
+// differ together: readers see the old rows or the new ones. It does not write correct rows. It
+// refuses a workspace whose log itself is wrong.
 func (r *Replayer) Rebuild(ctx context.Context, q RebuildRequest, done func(Rebuilt)) error {
 	for _, name := range q.Resources {
 		if !slices.Contains(Resources(), name) {
@@ -85,10 +83,10 @@ func (r *Replayer) Rebuild(ctx context.Context, q RebuildRequest, done func(Rebu
 	})
 }
 
-// rebuildScope is what of a workspace is rebuilt.
+// rebuildScope says what to rebuild in a workspace.
 type rebuildScope struct {
 	resources []string // empty: everything
-	restored  int64    // position of a skipped entry that gets its effect; 0: none
+	restored  int64    // position of a skipped entry to apply after all; 0: none
 }
 
 func (s *rebuildScope) everything() bool { return len(s.resources) == 0 }
@@ -97,7 +95,7 @@ func (s *rebuildScope) includes(t *table.Table) bool {
 	return s.everything() || slices.Contains(s.resources, t.Resource)
 }
 
-// change is the line of a rebuild in the audit trail.
+// change returns the line of a rebuild for the audit trail.
 func (s *rebuildScope) change(b *Rebuilt) audit.Change {
 	c := audit.Change{
 		WorkspaceID: b.WorkspaceID, Action: audit.Rebuild, ObjectName: strings.Join(s.resources, ", "),
@@ -121,7 +119,7 @@ func (l *logFaults) add(d Difference) {
 	}
 }
 
-// refusal says why nothing is rebuilt of a log with faults.
+// refusal says why a workspace whose log has faults is not rebuilt.
 func (l *logFaults) refusal() string {
 	return "its log is not what was appended: " + strings.Join(*l, ", ") + "; run ledgerfeed verify for all differences"
 }

@@ -22,11 +22,10 @@ func (e *NotSkippedError) Error() string {
 	return fmt.Sprintf("the entry at position %d of %s is not skipped", e.Position, e.WorkspaceID)
 }
 
-// Restore gives a skipped entry its effect after all. Entries after it may have
-// depended on it, so the whole workspace is rebuilt with it, and the skip is
-// deleted in the same transaction: an entry that still cannot be folded or
-// written is an error, and stays skipped. The error is a *NotSkippedError when
-// the entry is not skipped.
+// Restore applies a skipped entry after all. Later entries may depend on it, so Restore rebuilds
+// the whole workspace with it, and deletes the skip in the same transaction. If the entry still
+// cannot be folded or written, Restore returns an error and the entry stays skipped. The error is a
+// *NotSkippedError if the entry is not skipped.
 func (r *Replayer) Restore(ctx context.Context, workspaceID string, position int64) (Rebuilt, error) {
 	list, err := r.sizes(ctx, workspaceID)
 	if err != nil {
@@ -52,8 +51,8 @@ func (r *Replayer) Restore(ctx context.Context, workspaceID string, position int
 	return b, nil
 }
 
-// deleteSkip ends the skip of the entry at a position, in the transaction that
-// writes its effect. The history of failures keeps that it was skipped, and why.
+// deleteSkip deletes the skip of the entry at a position, in the transaction that writes its
+// effect. The history of failures keeps that it was skipped, and why.
 func (f *workspaceFold) deleteSkip(ctx context.Context, tx pgx.Tx, position int64) error {
 	var (
 		failed, reason string

@@ -11,12 +11,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
-// rowStore holds the rows that the fold of a workspace's log has made so far:
-// in memory (memoryStore), or in shadow tables when they would take too much of
-// it (shadowStore).
+// rowStore holds the rows that the fold of a workspace's log has made so far: in memory
+// (memoryStore) or, if they would take too much memory, in shadow tables (shadowStore).
 type rowStore interface {
-	// fold gives entries their effect: those that follow the last ones, at most
-	// logPage.
+	// fold folds the next entries, at most logPage.
 	fold(ctx context.Context, entries []domain.Entry) error
 
 	// freeze ends the first fold. The key of every row that changes from here on
@@ -28,14 +26,13 @@ type rowStore interface {
 	storeSummary
 }
 
-// expectedRows are what the read tables are compared with.
+// expectedRows provides the rows that the read tables must hold.
 type expectedRows interface {
 	// list begins a listing of a table's keys.
 	list(t *table.Table) lister
 
-	// expected calls visit for each of the keys, in their order, with the values
-	// of its row, which are valid until visit returns: nil when there must be no
-	// such row.
+	// expected calls visit for each key, in order, with the values of its row, or nil if there must
+	// be no such row. The values are valid until visit returns.
 	expected(ctx context.Context, t *table.Table, keys []table.Key, visit func(i int, values []string) error) error
 }
 
@@ -49,13 +46,13 @@ type dirtyKeys interface {
 
 type storeSummary interface {
 	count(ctx context.Context) (rows int64, err error)
-	newest(ctx context.Context) (position int64, err error) // of the last entry that any row shows
+	newest(ctx context.Context) (position int64, err error) // the highest position of any row
 	close(ctx context.Context)
 }
 
-// lister calls each with the keys after one, through another (nil: all), in
-// order and a page at a time. It may list rows that have been deleted since it
-// was made. Each may keep and change the slice that it gets.
+// lister calls each with the keys greater than after, up to and including *through (nil: no limit),
+// in order and a page at a time. It may list rows that have been deleted since it was made. each
+// may keep and change its slice.
 type lister func(ctx context.Context, after table.Key, through *table.Key, each func([]table.Key) error) error
 
 // applyFunc gives one entry its effect; see projections.Rules.
@@ -87,7 +84,7 @@ func (m *memoryStore) fold(_ context.Context, entries []domain.Entry) error {
 	for i := range entries {
 		m.apply(m.folded.State, &entries[i])
 	}
-	if m.frozen { // before, every row has changed; to keep that would cost a fifth of the time
+	if m.frozen { // before freeze every row has changed, and recording that would cost a fifth of the time
 		for _, t := range m.tables {
 			note := func(k table.Key) { m.changed[t][k] = struct{}{} }
 			t.Changed(m.folded, note)
@@ -183,15 +180,13 @@ func (m *memoryStore) newest(context.Context) (position int64, err error) {
 
 func (m *memoryStore) close(context.Context) {}
 
-// convertAgain is the least time between two conversions of a workspace. While
-// processes of an older version still project, they mark it as theirs again with
-// every entry.
+// convertAgain is the least time between two conversions of a workspace. Processes of an older
+// version that still project mark the workspace as theirs again with every entry.
 const convertAgain = time.Minute
 
-// convert rebuilds the rows of a workspace that were made by older rules. That
-// is an audit too, because all rows are compared with the log. A workspace whose
-// log is not what was appended cannot be rebuilt: it is only audited, which
-// reports what is wrong, and tried again in an hour.
+// convert rebuilds the rows of a workspace that were made by older rules. That is an audit, too,
+// because it compares all rows with the log. A workspace whose log is not what was appended cannot
+// be rebuilt: convert only audits it, to report what is wrong, and tries again in an hour.
 func (a *Auditor) convert(ctx context.Context, id string) error {
 	list, err := a.replay.sizes(ctx, id)
 	if err != nil {
@@ -215,15 +210,14 @@ func (a *Auditor) convert(ctx context.Context, id string) error {
 	return a.store(ctx, id, `audited_at = $2, position = $3, differences = 0, error = NULL, claimed_until = NULL`, a.cfg.Clock(), b.Position)
 }
 
-// release gives a claim back when the program ends.
+// release releases a claim when the program ends.
 func (a *Auditor) release(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	return a.store(ctx, id, `claimed_until = NULL`)
 }
 
-// failed notes that a workspace could not be worked on, and leaves it alone for
-// an hour.
+// failed records that work on a workspace failed, and leaves it alone for an hour.
 func (a *Auditor) failed(ctx context.Context, id, what string, err error) error {
 	a.audited.WithLabelValues(auditFailed).Inc()
 	a.cfg.Logger.ErrorContext(ctx, what, "workspace", id, "error", err, "retry_in", retryAfter)

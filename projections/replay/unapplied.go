@@ -8,18 +8,18 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// Skipped stands among the reasons for an entry that an operator made the projector
-// skip (eventlog.Log.Skip).
+// Skipped is the reason for an entry that an operator made the projector skip
+// (eventlog.Quarantine.Skip).
 const Skipped domain.Reason = "skipped"
 
-// UnappliedEntry is an entry about the row that had no effect, or not all of it.
+// UnappliedEntry is an entry about the row that did not have its full effect.
 type UnappliedEntry struct {
 	EntryName
 	Reason domain.Reason `json:"reason"` // an anomaly's, or Skipped
 }
 
-// observeAnomalies notes why the entry that was folded last could not have its effect,
-// if it is about the row.
+// observeAnomalies records why the entry that was folded last did not have its full effect, if it
+// is about the row.
 func (h *rowHistory) observeAnomalies(e *domain.Entry) {
 	anomalies := h.folded.State.Anomalies
 	first := len(anomalies)
@@ -34,16 +34,16 @@ func (h *rowHistory) observeAnomalies(e *domain.Entry) {
 	}
 }
 
-// observeSkip notes that an entry is skipped, if it is about the row.
+// observeSkip records that an entry is skipped, if it is about the row.
 func (h *rowHistory) observeSkip(e *domain.Entry) {
 	if h.isAbout(e) {
 		h.unapplied = append(h.unapplied, UnappliedEntry{entryName(e), Skipped})
 	}
 }
 
-// isAbout reports whether an entry's effect reads or changes the row. Entries name
-// clients and contractors only for their names' sake, unless they record them. An entry
-// that this version cannot read is about all that it names.
+// isAbout reports whether an entry's effect reads or changes the row. An entry is about a client or
+// contractor only if it records them: other entries only use their names. An entry that this
+// version cannot read is about every id that it contains.
 func (h *rowHistory) isAbout(e *domain.Entry) bool {
 	id := h.key[0]
 	object, objectID := e.Object()
@@ -75,7 +75,7 @@ func (h *rowHistory) isAbout(e *domain.Entry) bool {
 	return is
 }
 
-// names reports whether a value of an entry's data is an id.
+// names reports whether a value in an entry's data is the id.
 func names(e *domain.Entry, id string) bool {
 	var data map[string]any
 	if err := json.Unmarshal([]byte(e.Data), &data); err != nil {

@@ -14,15 +14,15 @@ import (
 // VerifyRequest says what to verify.
 type VerifyRequest struct {
 	WorkspaceID string           // empty: all
-	Since       *ChainCheckpoint // kept of the workspace: proves that nothing up to there was changed
-	Kept        []eventtree.Kept // checkpoints of the workspace's event trees that were kept: they prove the same
+	Since       *ChainCheckpoint // a kept chain value of the workspace: proves that nothing up to it was changed
+	Kept        []eventtree.Kept // kept checkpoints of the workspace's event trees: they prove the same
 }
 
-// Verification is what a verify has found in one workspace.
+// Verification is what Verify has found in one workspace.
 type Verification struct {
 	WorkspaceID string        `json:"workspace_id"`
 	Position    int64         `json:"position"` // the checkpoint that the last rows were compared at
-	Head        int64         `json:"head"`     // the log was proven up to here
+	Head        int64         `json:"head"`     // the log was checked up to here
 	Chain       string        `json:"chain"`    // of the entry at head, in hex: with head, a ChainCheckpoint to keep
 	Rules       int           `json:"rules"`    // version by which the rows were made; see projections.Status
 	Rows        int64         `json:"rows"`     // that the fold holds
@@ -31,12 +31,11 @@ type Verification struct {
 	Took        time.Duration `json:"-"`
 }
 
-// Verify proves the logs of workspaces, folds them, and compares every read
-// row, checkpoint and anomaly with the fold, and the event trees, as far as they
-// are built, with what the log gives. It calls each with every
-// difference and done with every workspace, one call at a time. It works
-// beside a running service, changes nothing, and holds no snapshot for longer
-// than it takes to read a page.
+// Verify checks the logs of workspaces, folds them, and compares every read row, checkpoint and
+// anomaly with the fold. It also compares the event trees, as far as they are built, with the log.
+// It calls each with every difference and done with every workspace, one call at a time. It works
+// alongside a running service, changes nothing, and holds no snapshot for longer than it takes to
+// read a page.
 func (r *Replayer) Verify(ctx context.Context, q VerifyRequest, each func(Difference), done func(Verification)) error {
 	list, err := r.sizes(ctx, q.WorkspaceID)
 	if err != nil {
@@ -64,7 +63,7 @@ func (r *Replayer) Verify(ctx context.Context, q VerifyRequest, each func(Differ
 func (r *Replayer) verify(ctx context.Context, w workspaceSize, q VerifyRequest, report func(Difference)) (Verification, error) {
 	began := time.Now()
 	v := Verification{WorkspaceID: w.id}
-	var mu sync.Mutex // the log is checked in another goroutine than it is folded in
+	var mu sync.Mutex // the log is checked and folded in different goroutines
 	count := func(d Difference) {
 		mu.Lock()
 		v.Differences++
@@ -76,7 +75,7 @@ func (r *Replayer) verify(ctx context.Context, w workspaceSize, q VerifyRequest,
 		return v, err
 	}
 	defer f.rows.close(ctx)
-	// Before the head is read, so that the log that is checked has all that the trees have.
+	// Read the trees before the head, so that the checked log includes everything in them.
 	if f.trees, err = r.newTreeCheck(ctx, w.id, q.Kept, count); err != nil {
 		return v, err
 	}
@@ -149,7 +148,7 @@ func (f *workspaceFold) verifyRows(ctx context.Context, report func(Difference))
 	return err
 }
 
-// differences makes a mismatch that reports every field.
+// differences returns a mismatch that reports every field.
 func (f *workspaceFold) differences(report func(Difference)) mismatch {
 	return func(t *table.Table, k table.Key, stored [][]byte, expected []string) error {
 		d := Difference{WorkspaceID: f.workspaceID, Resource: t.Label, ID: t.KeyName(k)}

@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 )
 
-// workspaceFold is the log of one workspace, folded again from position 1. One
-// goroutine uses it.
+// workspaceFold folds the log of one workspace again, from position 1. Only one goroutine may use
+// it.
 type workspaceFold struct {
 	*Replayer
 	workspaceID string
@@ -22,22 +22,21 @@ type workspaceFold struct {
 	firstFold   int64 // position at freeze
 
 	skipped    map[int64]struct{}  // positions of entries without an effect
-	restored   int64               // a skipped entry that gets its effect all the same; 0: none
+	restored   int64               // position of a skipped entry to apply after all; 0: none
 	check      *logCheck           // nil: entries are not checked
-	trees      treeFold            // nil: the event trees are not looked at
+	trees      treeFold            // nil: the event trees are neither checked nor rebuilt
 	locked     bool                // the checkpoint is locked, so the rate is not limited
-	applying   int64               // position of the entry being folded, for the error when that panics
+	applying   int64               // position of the entry being folded, for the error if folding panics
 	afterApply func(*domain.Entry) // called after an entry was folded, if set
 	onSkip     func(*domain.Entry) // called for an entry that is skipped, if set
 
-	// frozenAt is set while rows are compared with the fold as it is, and the
-	// checkpoint must stay at this position; nil: entries are folded up to the
-	// checkpoint that rows are read at.
+	// frozenAt is set while rows are compared without folding further; the checkpoint must then
+	// stay at this position. nil: entries are folded up to the checkpoint at which rows are read.
 	frozenAt *int64
 }
 
-// fold begins the fold of a workspace, in memory or in shadow tables. Nothing is
-// folded yet. The caller must close its rows.
+// fold prepares the fold of a workspace, in memory or in shadow tables. Nothing is folded yet. The
+// caller must close its rows.
 func (r *Replayer) fold(ctx context.Context, w workspaceSize, check *logCheck) (*workspaceFold, error) {
 	f := r.foldWithoutRows(w.id, check)
 	f.size = w
@@ -59,8 +58,8 @@ func (r *Replayer) foldWithoutRows(workspaceID string, check *logCheck) *workspa
 	return &workspaceFold{Replayer: r, workspaceID: workspaceID, skipped: map[int64]struct{}{}, check: check}
 }
 
-// logPage is how many entries are read at once, unless they have more than pageBytes.
-// Pages are read ahead, so that the database and the fold work in parallel.
+// logPage is how many entries are read at once, unless their data exceeds pageBytes. Pages are read
+// ahead, so that the database and the fold work in parallel.
 const (
 	logPage   = 1000
 	pageBytes = 2 << 20
@@ -82,8 +81,8 @@ func (f *workspaceFold) foldTo(ctx context.Context, position int64) error {
 	return nil
 }
 
-// walk reads the entries after a position up to another, checks them, and calls
-// each with page after page.
+// walk reads and checks the entries after a position, up to and including through, and calls each
+// with page after page.
 func (f *workspaceFold) walk(ctx context.Context, after, through int64, each func(context.Context, []logRow) error) error {
 	if after >= through {
 		return nil
@@ -226,7 +225,7 @@ func (f *workspaceFold) foldPage(ctx context.Context, page []logRow) (err error)
 	return nil
 }
 
-// apply gives one entry its effect.
+// apply folds one entry by the rules.
 func (f *workspaceFold) apply(s *domain.State, e *domain.Entry) {
 	f.applying = e.Position
 	f.cfg.Rules.Apply(s, e)
@@ -235,9 +234,9 @@ func (f *workspaceFold) apply(s *domain.State, e *domain.Entry) {
 	}
 }
 
-// readSkips reads which of the entries up to a position an operator made the
-// projector skip. A skip is stored in the transaction that moves the checkpoint
-// past the entry, so it is there for everybody who has read the checkpoint.
+// readSkips reads which entries up to a position an operator made the projector skip. The
+// transaction that moves the checkpoint past an entry also stores its skip, so everyone who has
+// read the checkpoint sees the skip.
 func (f *workspaceFold) readSkips(ctx context.Context, through int64) error {
 	rows, err := f.cfg.Pool.Query(ctx, `
 		SELECT position FROM log_skip

@@ -2,7 +2,7 @@ package table
 
 import "github.com/ledgerfeed/ledgerfeed/domain"
 
-// Set is all read tables.
+// Set holds all read tables.
 type Set struct {
 	Invoices, Charges, TimeEntries, Payments *Table
 	Clients, Contractors, Credits            *Table
@@ -23,8 +23,8 @@ func (s *Set) All() []*Table {
 // NewSet describes the read tables.
 func NewSet() *Set { return NewSetNamed(func(name string) string { return name }) }
 
-// NewSetNamed describes tables that are like the read tables but have other
-// names: named gets the name of a read table.
+// NewSetNamed describes tables that are like the read tables but have other names: named maps the
+// name of a read table to the new name.
 func NewSetNamed(named func(name string) string) *Set {
 	return &Set{
 		Invoices: answers(description[domain.Invoice]{
@@ -109,7 +109,7 @@ func NewSetNamed(named func(name string) string) *Set {
 	}
 }
 
-// tombstones are the rows that have left a resource. They are rebuilt with it.
+// tombstones describes the rows that have left a resource. They are rebuilt with it.
 func tombstones(name, resource string, rows func(*Fold) store[*domain.Tombstone], more ...field[domain.Tombstone]) *Table {
 	t := answers(description[domain.Tombstone]{
 		name: name, resource: resource,
@@ -126,8 +126,8 @@ func tombstones(name, resource string, rows func(*Fold) store[*domain.Tombstone]
 	return t
 }
 
-// creditMoves is the history of credit. The fold asks only whether a credit id
-// is taken, so a loaded row has no more than its key and position.
+// creditMoves describes the credit history. The fold asks only whether a credit id is taken, so it
+// loads only the key and position of a row.
 func creditMoves(name string) *Table {
 	return describe(description[domain.CreditMove]{
 		name: name, label: "credit", resource: "credit", appendOnly: true,
@@ -142,8 +142,8 @@ func creditMoves(name string) *Table {
 	})
 }
 
-// closedPeriods belong to the invoices: nothing else shows that a period is
-// closed.
+// closedPeriods describes the closed periods. They belong to the invoices: nothing else shows that
+// a period is closed.
 func closedPeriods(name string) *Table {
 	return describe(description[domain.ClosedPeriod]{
 		name: name, label: "closed-periods", resource: "invoices", appendOnly: true,
@@ -157,7 +157,7 @@ func closedPeriods(name string) *Table {
 	})
 }
 
-// anomalyTable holds what no resource shows. Nothing loads it.
+// anomalyTable describes the anomalies, which no resource shows. Nothing loads them.
 func anomalyTable(name string) *Table {
 	return describe(description[domain.Anomaly]{
 		name: name, label: "anomalies", appendOnly: true,

@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
-// description says how a Go type of the domain is kept in a read table.
+// description says how a read table keeps a Go type of the domain.
 type description[R any] struct {
 	name            string
 	label, resource string // see Table
@@ -18,23 +18,22 @@ type description[R any] struct {
 	rowID func(Key) string     // the id in rows; nil: the first key column
 	row   func(*R) *domain.Row // its position becomes a column
 
-	// position is where a type without a domain.Row has its position. Such rows
-	// are never loaded.
+	// position points to the position in a type without a domain.Row. Such rows are never loaded.
 	position func(*R) *int64
 
 	keys    []field[R]
 	columns []field[R]
 
-	// fragments are the columns that hold the answer: the first of base, pay and
-	// margin. render makes them of a row, and read a row of them; read is nil when
-	// the fold needs only other columns.
+	// fragments are the columns that hold the answer: the first of base, pay and margin. render
+	// makes them from a row, and read fills a row from them. read is nil if the fold needs only
+	// other columns.
 	fragments []string
 	render    func(*R) domain.Fragments
 	read      func(*R, domain.Fragments) error
 
 	appendOnly bool
 
-	loads []field[R] // what load reads beside fragments; set by describe
+	loads []field[R] // what load reads besides fragments; set by describe
 }
 
 // field is a column and the field of the Go type that holds its value.
@@ -54,8 +53,8 @@ type answer[R any] interface {
 	Read(domain.Fragments) error
 }
 
-// answers describes the table of a resource: beside the columns of its
-// description it has an id and fragments.
+// answers describes the table of a resource, which has an id and fragments besides the columns of
+// its description.
 func answers[R any, P answer[R]](d description[R]) *Table {
 	d.label = d.resource
 	d.keys = []field[R]{{name: "id", at: func(r *R) any { return &d.row(r).ID }}}
@@ -102,7 +101,7 @@ func (f *field[R]) column() Column {
 	return c
 }
 
-// text is the value of a column as text.
+// text formats the value of a column.
 func text(value any) string {
 	switch v := value.(type) {
 	case *string:
@@ -184,7 +183,7 @@ func (d *description[R]) load(found pgx.Rows, folds map[string]*Fold, keep func(
 		workspaceID string
 		f           domain.Fragments
 	)
-	const before = 2 // columns
+	const before = 2 // the number and workspace_id
 	dest := make([]any, before+len(d.loads), before+len(d.loads)+len(d.fragments))
 	dest[0], dest[1] = &n, &workspaceID
 	if d.read != nil {

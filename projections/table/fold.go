@@ -12,20 +12,20 @@ import (
 // segment needs. It keeps all anomalies, which a domain.State forgets at Reset.
 type Fold struct {
 	State     *domain.State
-	anomalies []domain.Anomaly // those before the last Reset, in the order of the log
+	anomalies []domain.Anomaly // from before the last Reset, in the order of the log
 }
 
 // NewFold returns the fold of an empty log.
 func NewFold() *Fold { return &Fold{State: domain.NewState()} }
 
-// Reset forgets which rows have changed; rows and anomalies stay.
+// Reset clears the record of changed rows; rows and anomalies stay.
 func (f *Fold) Reset() {
 	f.anomalies = append(f.anomalies, f.State.Anomalies...)
 	f.State.Reset()
 }
 
-// store is where a Fold keeps the rows of one table. Ids are unique in it; those
-// of rows with two key columns are joined by the domain.
+// store is where a Fold keeps the rows of one table, by unique ids. For rows with two key columns,
+// the domain joins both into the id.
 type store[P any] interface {
 	Get(id string) P
 	All(visit func(P))
@@ -34,7 +34,7 @@ type store[P any] interface {
 	Gone() []string // ids of deleted rows
 }
 
-// anomalies are a Fold's anomalies as a store. Nothing loads or deletes them.
+// anomalies is the store of a Fold's anomalies. Nothing loads or deletes them.
 type anomalies struct{ *Fold }
 
 // anomalyID is the id of an anomaly in the store.

@@ -6,8 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Lookup says which rows to load: the values of some columns, in each of some
-// workspaces.
+// Lookup says which rows to load: by workspace and the values of some columns.
 type Lookup struct {
 	columns []string
 	values  [][]string // an array for the workspaces, and one for each column
@@ -21,14 +20,14 @@ func By(columns ...string) *Lookup {
 	return &Lookup{columns: columns, values: make([][]string, 1+len(columns))}
 }
 
-// Bounded makes a Lookup for values that any number of rows may hold. No more than
-// most of each are loaded, and large is called with values that more rows hold.
+// Bounded limits the lookup to most rows for each of its values, if any number of rows may hold
+// one. large is called with each value that more rows hold.
 func (l *Lookup) Bounded(most int, large func(workspaceID string, values []string)) *Lookup {
 	l.most, l.large = most, large
 	return l
 }
 
-// Add asks for the rows that hold the values, in the order of the columns.
+// Add asks for the rows that hold the values, which are in the order of the columns.
 func (l *Lookup) Add(workspaceID string, values ...string) {
 	l.values[0] = append(l.values[0], workspaceID)
 	for i, v := range values {
@@ -36,10 +35,10 @@ func (l *Lookup) Add(workspaceID string, values ...string) {
 	}
 }
 
-// Budget bounds how much is loaded.
+// Budget limits how much is loaded.
 type Budget struct {
-	Bytes    int64 // that may still be loaded; what is read is taken off
-	Exceeded bool  // more was asked for, and is not loaded
+	Bytes    int64 // that may still be loaded; reading a row deducts its size
+	Exceeded bool  // more rows were needed and are not loaded
 }
 
 func (b *Budget) take(raw [][]byte) bool {
@@ -50,8 +49,8 @@ func (b *Budget) take(raw [][]byte) bool {
 	return !b.Exceeded
 }
 
-// QueueLoad queues a query for the rows of the lookup, which puts them into the
-// folds of their workspaces as long as the budget lasts.
+// QueueLoad queues a query for the rows of the lookup. When it runs, it puts them into the folds of
+// their workspaces as long as the budget lasts.
 func (t *Table) QueueLoad(b *pgx.Batch, l *Lookup, folds map[string]*Fold, budget *Budget) {
 	if len(l.values[0]) == 0 {
 		return
@@ -77,13 +76,12 @@ func (t *Table) QueueLoad(b *pgx.Batch, l *Lookup, folds map[string]*Fold, budge
 	queue(loadBounded(t, l), append([]any{l.values[0][0], numbers}, arguments(l.values[1:])...))
 }
 
-// bounded is the most rows that one statement loads for values that any number of
-// rows may hold, so that little is read that a budget then refuses.
+// bounded is the most rows that one statement loads for a bounded lookup, so that it reads few rows
+// that the budget then refuses.
 const bounded = 20_000
 
-// keep counts the rows as they are read, and says which of them are loaded. n is
-// which of the lookup's values a row was found by, from 1; 0 where that is not
-// asked.
+// keep returns a function that counts the rows as they are read and reports whether to load them. n
+// says which of the lookup's values found the row, from 1; without a limit per value it is 0.
 func (l *Lookup) keep(budget *Budget) func(found pgx.Rows, n int64) bool {
 	if l.large == nil {
 		return func(found pgx.Rows, _ int64) bool { return budget.take(found.RawValues()) }

@@ -12,18 +12,18 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
-// Of the rows that a mass change reaches, so many are changed by one statement
-// that it takes about sliceTime: statements that are short can be waited for, tell
-// whether the work goes on, and leave little in the write-ahead log that the commits
-// of others have to flush first. But for the first one, a slice has at least smallestSlice
-// rows. A statement takes a time of its own, which on a busy machine is more than sliceTime:
-// the smaller slices are, the longer all of them take then.
+// A mass change updates its rows in slices, one statement each, sized to take about sliceTime.
+// Others can wait for short statements, which also show that the work continues and leave little in
+// the write-ahead log for the commits of others to flush first. After the first slice, each has at
+// least smallestSlice rows: a statement has a fixed cost, which on a busy machine exceeds
+// sliceTime, so the smaller the slices, the longer the whole change takes.
 const (
 	firstSlice, smallestSlice, largestSlice = 100, 500, 5000
 	sliceTime                               = 20 * time.Millisecond
 )
 
-// nextSlice is how many rows come after a slice of so many that took so long.
+// nextSlice returns the number of rows in the next slice, from the rows and the duration of the
+// last one.
 func nextSlice(rows int, took time.Duration) int {
 	switch {
 	case took < sliceTime/2:
@@ -34,18 +34,18 @@ func nextSlice(rows int, took time.Duration) int {
 	return rows
 }
 
-// SlicedFunc is called after each slice of a mass change, with the number of its
-// rows and the time that it took. An error ends the change. Nil: nobody looks.
+// SlicedFunc is called after each slice of a mass change, with its number of rows and its duration.
+// An error ends the change. It may be nil.
 type SlicedFunc func(ctx context.Context, rows int, took time.Duration) error
 
-// ChangeAll makes a mass change in a table's rows of a workspace. It reads no rows, only their ids and places:
-// the database puts the new pieces into the stored answers. A row that lacks a field
-// that changes is an error.
+// ChangeAll applies a mass change to a workspace's rows in a table. It reads no rows, only their
+// ids and places (ctid): the database puts the new pieces into the stored answers. It is an error
+// if a row lacks a field that changes.
 func ChangeAll(ctx context.Context, tx pgx.Tx, t *Table, workspaceID string, m *domain.MassChange, sliced SlicedFunc) error {
 	fail := func(err error) error {
 		return fmt.Errorf("change the rows of %s in %s by the entry at position %d: %w", t.Name, workspaceID, m.Position, err)
 	}
-	// A cursor does not see the rows as they are changed, so each comes once.
+	// The cursor does not see the changes made meanwhile, so it returns each row once.
 	find, args := findSQL(t, workspaceID, m)
 	if _, err := tx.Exec(ctx, "DECLARE mass_change NO SCROLL CURSOR FOR "+find, args...); err != nil {
 		return fail(err)
@@ -82,7 +82,8 @@ func ChangeAll(ctx context.Context, tx pgx.Tx, t *Table, workspaceID string, m *
 	return nil
 }
 
-// fetch reads the next rows of the cursor: their ids, and by what changeSQL finds them.
+// fetch reads the ids and places of the next rows of the cursor. changeSQL finds rows by their
+// places.
 func fetch(ctx context.Context, tx pgx.Tx, rows int) (ids, places []string, err error) {
 	found, _ := tx.Query(ctx, fmt.Sprintf("FETCH %d FROM mass_change", rows)) // ForEachRow returns its error
 	var id, place string
@@ -120,14 +121,14 @@ func findSQL(t *Table, workspaceID string, m *domain.MassChange) (sql string, ar
 	return "SELECT t.id, t.ctid::text FROM " + t.Name + " t WHERE " + strings.Join(where, " AND ") + " ORDER BY " + along, args
 }
 
-// partColumns are the columns of the parts of an answer.
+// partColumns returns the columns of the parts of an answer, indexed by part.
 func partColumns() []string {
 	return []string{domain.Base: "base", domain.Pay: "pay", domain.Margin: "margin"}
 }
 
-// changeSQL changes rows by their places, which are the first argument. A place needs no
-// index, so there is one plan whatever statistics say. Nobody else moves the rows, because
-// the checkpoint of the workspace is locked.
+// changeSQL changes rows by their places, which are the first argument. A place needs no index, so
+// there is one plan whatever the statistics say. Nothing else moves the rows, because the
+// checkpoint of the workspace is locked.
 func changeSQL(t *Table, m *domain.MassChange) (sql string, args []any) {
 	args = []any{nil, m.Position}
 	set := []string{"position = $2"}
@@ -135,7 +136,7 @@ func changeSQL(t *Table, m *domain.MassChange) (sql string, args []any) {
 	for part, column := range partColumns() {
 		at := func(name string) string { return "strpos(t." + column + ", '" + name + "')" }
 		var pieces []string
-		from := "1" // where the text begins that is kept before the next splice
+		from := "1" // start of the text to keep before the next splice
 		for _, s := range m.Splices {
 			if int(s.Part) != part {
 				continue

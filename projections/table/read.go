@@ -15,14 +15,13 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Page is rows of a read table that follow each other in the order of their
-// keys, from one snapshot.
+// Page is consecutive rows of a read table in the order of their keys, from one snapshot.
 type Page struct {
 	Checkpoint int64 // of the workspace's read models in that snapshot
 	Keys       []Key
-	Values     [][][]byte // of Columns, for each of Keys; NULL is nil
+	Values     [][][]byte // the values of Columns for each of Keys; NULL is nil
 	found      map[Key]struct{}
-	rows, size int // asked for, and the bytes of Values
+	rows, size int // the rows asked for, and the bytes in Values
 }
 
 // Holds reports whether a row is on the page.
@@ -31,7 +30,7 @@ func (p *Page) Holds(k Key) bool {
 	return found
 }
 
-// Last is the greatest key of the page, and nil when no row follows the page.
+// Last returns the greatest key of the page, or nil if this is the last page.
 func (p *Page) Last() *Key {
 	if len(p.Keys) < p.rows {
 		return nil
@@ -40,14 +39,14 @@ func (p *Page) Last() *Key {
 	return &last
 }
 
-// pageBytes is about how much a page holds, unless its rows are much larger than
-// those of the page before.
+// pageBytes is about how many bytes a page holds, unless its rows are much larger than those of the
+// page before.
 const pageBytes = 2 << 20
 
-// NextRows is how many rows to ask for after this page.
+// NextRows returns how many rows to ask for after this page.
 func (p *Page) NextRows() int { return NextRows(p.rows, p.size) }
 
-// NextRows is how many rows to take at once after so many rows that had so many bytes.
+// NextRows returns how many rows to read next, after so many rows with so many bytes.
 func NextRows(rows, bytes int) int {
 	if bytes <= pageBytes {
 		return min(2*rows, PageRows)
@@ -55,7 +54,7 @@ func NextRows(rows, bytes int) int {
 	return max(1, rows*pageBytes/bytes)
 }
 
-// ReadPage reads so many rows of a workspace after a key.
+// ReadPage reads up to most rows of a workspace after a key.
 func (t *Table) ReadPage(ctx context.Context, from querier, workspaceID string, after Key, most int) (*Page, error) {
 	page, err := t.readPage(ctx, from, workspaceID, after, most)
 	if err != nil {
@@ -80,7 +79,7 @@ func (t *Table) readPage(ctx context.Context, from querier, workspaceID string, 
 				return nil, err
 			}
 		}
-		if raw := rows.RawValues()[1:]; raw[0] != nil { // an empty page is the checkpoint alone
+		if raw := rows.RawValues()[1:]; raw[0] != nil { // an empty page has only the checkpoint
 			k, values := t.split(raw)
 			page.Keys, page.Values = append(page.Keys, k), append(page.Values, values)
 			for _, v := range values {
@@ -95,7 +94,7 @@ func (t *Table) readPage(ctx context.Context, from querier, workspaceID string, 
 	return page, rows.Err()
 }
 
-// Pick reads rows of a workspace by their keys, in no order.
+// Pick reads rows of a workspace by their keys.
 func (t *Table) Pick(ctx context.Context, from querier, workspaceID string, keys []Key) (map[Key][][]byte, error) {
 	columns := make([][]string, len(t.Keys))
 	for _, k := range keys {
@@ -125,8 +124,8 @@ func (t *Table) KeysSince(ctx context.Context, from querier, workspaceID string,
 	return t.keys(ctx, from, t.sql.since, []any{workspaceID, position}, each)
 }
 
-// KeysAfter returns a page of the keys of a workspace's rows in their order:
-// those after a key, and through another one unless that is nil.
+// KeysAfter returns a page of the keys of a workspace's rows, in order: those after a key and,
+// unless through is nil, up to and including *through.
 func (t *Table) KeysAfter(ctx context.Context, from querier, workspaceID string, after Key, through *Key) ([]Key, error) {
 	sql, args := t.sql.after, t.keyArguments(workspaceID, after)
 	if through != nil {
@@ -158,7 +157,7 @@ func (t *Table) keys(ctx context.Context, from querier, sql string, args []any, 
 	return nil
 }
 
-// keyArguments are a workspace and a key as parameters.
+// keyArguments returns a workspace and a key as parameters.
 func (t *Table) keyArguments(workspaceID string, k Key) []any {
 	args := []any{workspaceID}
 	for i := range t.Keys {
@@ -195,8 +194,8 @@ func (t *Table) split(raw [][]byte) (k Key, values [][]byte) {
 	return k, values
 }
 
-// NewestPosition is the position of the newest entry that any row of a workspace
-// shows, 0 when there are no rows.
+// NewestPosition returns the position of the newest entry that changed any row of a workspace, or 0
+// if there are no rows.
 func NewestPosition(ctx context.Context, from querier, tables []*Table, workspaceID string) (position int64, err error) {
 	newest := make([]string, len(tables))
 	for i, t := range tables {

@@ -9,20 +9,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Row is a row as it must be.
+// Row is a row that a table must hold.
 type Row struct {
 	Key    Key
 	Values []string // of Columns, "" for NULL
 }
 
-// arrays are rows as parameters: an array for each column, workspace_id first.
-// The statements that delete take the arrays of the primary key only.
+// arrays holds rows as parameters: an array for each column, workspace_id first. Statements that
+// delete take only the arrays of the primary key.
 type arrays [][]string
 
 func (t *Table) arrays(values int) arrays { return make(arrays, 1+len(t.Keys)+values) }
 
-// add appends one row. The arrays say how many parts the key and the values have:
-// those of a statement that deletes take no values.
+// add appends one row. Without values, for a statement that deletes, all arrays belong to the key.
 func (a arrays) add(workspaceID string, k Key, values []string) {
 	a[0] = append(a[0], workspaceID)
 	keys := len(a) - 1 - len(values)
@@ -37,13 +36,13 @@ func (a arrays) add(workspaceID string, k Key, values []string) {
 // queueBytes is about how many bytes of rows one statement writes.
 const queueBytes = 1 << 20
 
-// QueueSave hands queue the statements that write what has changed in the folds of
-// workspaces since their last Reset. A statement writes a bounded number of bytes, and
-// is full when it could not take more: queue may send what it has got so far.
+// QueueSave calls queue with the statements that write what has changed in the folds of workspaces
+// since their last Reset. A statement writes a limited number of bytes. full says that it has
+// reached the limit, so queue may send what it has so far.
 func (t *Table) QueueSave(workspaces []string, folds map[string]*Fold, queue func(sql string, args []any, full bool) error) error {
 	save := t.sql.save
 	if t.appendOnly {
-		save = t.sql.add // a row that is there already is an error
+		save = t.sql.add // a row that already exists is an error
 	}
 	changed := t.arrays(len(t.Columns))
 	values := make([]string, len(t.Columns))
@@ -74,7 +73,7 @@ func (t *Table) QueueSave(workspaces []string, folds map[string]*Fold, queue fun
 	return err
 }
 
-// deletion is the arguments of the statement that deletes rows of a workspace.
+// deletion returns the arguments of the statement that deletes rows of a workspace.
 func deletion(workspaceID string, keys arrays) []any {
 	return append([]any{workspaceID}, arguments(keys[1:])...)
 }
@@ -91,7 +90,7 @@ func (t *Table) Delete(ctx context.Context, tx pgx.Tx, workspaceID string, keys 
 	return nil
 }
 
-// Save inserts rows of a workspace, or changes those that are there.
+// Save inserts rows of a workspace, or updates those that exist.
 func (t *Table) Save(ctx context.Context, tx pgx.Tx, workspaceID string, rows []Row) error {
 	a := t.arrays(len(t.Columns))
 	for _, r := range rows {
@@ -103,7 +102,7 @@ func (t *Table) Save(ctx context.Context, tx pgx.Tx, workspaceID string, rows []
 	return nil
 }
 
-// Copy inserts rows of a workspace that are not there, faster than Save.
+// Copy inserts new rows of a workspace, faster than Save.
 func (t *Table) Copy(ctx context.Context, tx pgx.Tx, workspaceID string, rows []Row) error {
 	escapes := strings.NewReplacer("\\", `\\`, "\t", `\t`, "\n", `\n`, "\r", `\r`)
 	var lines bytes.Buffer
@@ -112,7 +111,7 @@ func (t *Table) Copy(ctx context.Context, tx pgx.Tx, workspaceID string, rows []
 		lines.WriteString(workspaceID)
 		for i := range t.Keys {
 			lines.WriteByte('\t')
-			_, _ = escapes.WriteString(&lines, r.Key[i]) // a buffer takes everything
+			_, _ = escapes.WriteString(&lines, r.Key[i]) // writing to a buffer never fails
 		}
 		for _, v := range r.Values {
 			if v == "" {
@@ -130,5 +129,5 @@ func (t *Table) Copy(ctx context.Context, tx pgx.Tx, workspaceID string, rows []
 	return nil
 }
 
-// copyRowBytes is about what a row takes in the text format of COPY.
+// copyRowBytes is about how many bytes a row takes in the text format of COPY.
 const copyRowBytes = 1200

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// PageRows is the most rows that replay reads and compares at a time: a page takes
-// some milliseconds of a snapshot.
+// PageRows is the most rows that replay reads and compares at a time. Reading a page holds a
+// snapshot for some milliseconds.
 const PageRows = 1000
 
-// statements of a table. Parameters are texts, with "" for NULL, and so are the
-// results, with NULL, except those of load.
+// statements holds the statements of a table. Parameters are texts, with "" for NULL. Results are
+// texts, too, with NULL as NULL, except those of load.
 type statements struct {
-	load string // what load reads, see loadBy
-	save string // inserts rows, or changes those that are there
-	add  string // inserts rows that are not there
+	load string // the columns that are loaded, see loadBy
+	save string // inserts rows, or updates those that exist
+	add  string // inserts new rows
 	drop string // deletes rows of a workspace by key
 
-	// The rest is for replay and names one workspace.
+	// The rest is for replay, always in one workspace.
 	page  string // rows in key order after a key, with the checkpoint
-	pick  string // rows by key, in no order
+	pick  string // rows by key, in no particular order
 	since string // keys of rows changed after a position
 	after string // a page of keys in key order after a key
 	until string // the same, up to a key
@@ -51,15 +51,15 @@ func (t *Table) statements() statements {
 	}
 }
 
-// alongKey continues a SELECT of rows t of a workspace whose columns by have the values of k.
-// It reads them along an index that begins with the workspace and these columns, whatever
+// alongKey returns the rest of a SELECT of a workspace's rows t whose columns by have the values of
+// k. It reads them along an index that begins with the workspace and these columns, whatever the
 // statistics say.
 //
-// With "t.id = k.id" PostgreSQL may take any index that begins with the workspace. While
-// its statistics do not know the workspace it expects one row there, so that all of these
-// indexes look the same to it, and it may read all rows of the workspace for each k. So the
-// last column has a range of one value, and the rows are in its order. Connections have
-// enable_sort off (projections.PoolSettings), and only the right index gives this order.
+// With "t.id = k.id" PostgreSQL may take any index that begins with the workspace. As long as its
+// statistics do not know the workspace, it expects one row there. All of these indexes then look
+// the same to it, and it may read all rows of the workspace for each k. So the last column is
+// limited to a range of one value, and the rows are in its order. Connections have enable_sort off
+// (projections.PoolSettings), and only the right index gives this order.
 func alongKey(workspace string, by []Column) string {
 	last := len(by) - 1
 	c := &by[last]
@@ -70,15 +70,15 @@ func alongKey(workspace string, by []Column) string {
 	return " WHERE " + strings.Join(where, " AND ") + " ORDER BY t." + c.Name
 }
 
-// dropSQL deletes rows by their places, which alongKey finds: a DELETE has no order. Nobody
-// else moves them, because the checkpoint of the workspace is locked.
+// dropSQL deletes rows by their places (ctid), which a SELECT with alongKey finds: a DELETE has no
+// order. Nothing else moves the rows, because the checkpoint of the workspace is locked.
 func (t *Table) dropSQL() string {
 	return "DELETE FROM " + t.Name + " t WHERE t.ctid = ANY (ARRAY(SELECT f.ctid FROM " + rowsOf(t.Keys, 2) + " AS " + named(t.Keys) +
 		" CROSS JOIN LATERAL (SELECT t.ctid FROM " + t.Name + " t" + alongKey("$1", t.Keys) + ") AS f))"
 }
 
-// loadBy is the statement that loads the rows of a lookup, found by their
-// workspace and other columns, which must be texts. Parameters: an array for each.
+// loadBy returns the statement that loads the rows of a lookup by workspace and other columns,
+// which must be texts. Parameters: an array for each.
 func (t *Table) loadBy(l *Lookup) string {
 	by := textColumns(l.columns)
 	each := append([]Column{workspaceColumn()}, by...)
@@ -90,15 +90,15 @@ func (t *Table) loadBy(l *Lookup) string {
 		along + fmt.Sprintf(" LIMIT %d) AS t LIMIT %d", l.most+1, bounded+1)
 }
 
-// loadIn is loadBy in the one workspace $1. The other parameters: an array for each column.
+// loadIn is loadBy in one workspace, $1. The other parameters: an array for each column.
 func loadIn(t *Table, l *Lookup) string {
 	by := textColumns(l.columns)
 	return "SELECT 0::bigint, " + t.sql.load + " FROM " + rowsOf(by, 2) + " AS " + named(by) +
 		" CROSS JOIN LATERAL (SELECT * FROM " + t.Name + " t" + alongKey("$1", by) + ") AS t"
 }
 
-// loadBounded is loadIn of a bounded lookup, after the workspace with an array of the values'
-// numbers.
+// loadBounded is loadIn for a bounded lookup. An array that numbers the values follows the
+// workspace.
 func loadBounded(t *Table, l *Lookup) string {
 	by := textColumns(l.columns)
 	return "SELECT k.n, " + t.sql.load + " FROM unnest($2::bigint[], " + strings.TrimPrefix(rowsOf(by, 3), "unnest(") +
@@ -107,7 +107,7 @@ func loadBounded(t *Table, l *Lookup) string {
 		fmt.Sprintf(" LIMIT %d) AS t LIMIT %d", l.most+1, bounded+1)
 }
 
-// textColumns are columns of texts with some names.
+// textColumns returns text columns with these names.
 func textColumns(names []string) (columns []Column) {
 	for _, name := range names {
 		columns = append(columns, Column{Name: name, typ: typeText})
@@ -121,7 +121,7 @@ func (t *Table) primaryKey() []Column { return append([]Column{workspaceColumn()
 
 func (t *Table) allColumns() []Column { return append(t.primaryKey(), t.Columns...) }
 
-// join is a list of a text for each of the columns.
+// join calls text for each of the columns and joins the results with commas.
 func join(columns []Column, text func(i int, c *Column) string) string {
 	return strings.Join(texts(columns, text), ", ")
 }
@@ -134,7 +134,7 @@ func texts(columns []Column, text func(i int, c *Column) string) []string {
 	return list
 }
 
-// columnName is the name of a column, after a prefix.
+// columnName returns a function for join that gives the name of a column after a prefix.
 func columnName(prefix string) func(int, *Column) string {
 	return func(_ int, c *Column) string { return prefix + c.Name }
 }
@@ -142,17 +142,17 @@ func columnName(prefix string) func(int, *Column) string {
 // match compares a column of t with the text of k.
 func match(_ int, c *Column) string { return "t." + c.Name + " = " + c.cast("k."+c.Name) }
 
-// rowsOf makes rows of parameters: an array of texts for each column, the
-// first one numbered from.
+// rowsOf makes rows from parameters: an array of texts for each column. The first parameter has the
+// number from.
 func rowsOf(columns []Column, from int) string {
 	array := func(i int, _ *Column) string { return fmt.Sprintf("$%d::text[]", from+i) }
 	return "unnest(" + join(columns, array) + ")"
 }
 
-// named is the name k with those of columns.
+// named returns the alias k with the names of columns.
 func named(columns []Column) string { return "k (" + join(columns, columnName("")) + ")" }
 
-// cast makes a value of the column's type of a text.
+// cast converts a text to the column's type.
 func (c *Column) cast(text string) string {
 	if c.typ == typeText {
 		return text
@@ -160,7 +160,7 @@ func (c *Column) cast(text string) string {
 	return text + "::" + string(c.typ)
 }
 
-// readKeys selects the key as a Key has it.
+// readKeys selects the key columns in the form that a Key holds.
 func readKeys(key []Column) string {
 	return join(key, func(_ int, c *Column) string {
 		if c.typ == typeBigint {
@@ -170,8 +170,7 @@ func readKeys(key []Column) string {
 	})
 }
 
-// keyIs compares the key with that of the parameters, the first one numbered
-// from.
+// keyIs compares the key with parameters. The first parameter has the number from.
 func keyIs(key []Column, operator string, from int) string {
 	parameter := func(i int, c *Column) string { return c.cast(fmt.Sprintf("$%d::text", from+i)) }
 	return "(" + join(key, columnName("t.")) + ") " + operator + " (" + join(key, parameter) + ")"

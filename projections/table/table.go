@@ -1,9 +1,9 @@
-// Package table describes the read tables: their columns, and how rows of the
-// domain become rows of SQL. The projector loads and saves by these
-// descriptions; replay reads, compares, repairs and explains by the same ones.
+// Package table describes the read tables: their columns, and how rows of the domain become SQL
+// rows. The projector uses these descriptions to load and save rows. Replay uses them to read,
+// compare, repair and explain rows.
 //
-// A new column of a read table takes a migration, one line in catalogue.go, and a
-// new projections.RulesVersion. A test compares the descriptions with the schema.
+// A new column of a read table needs a migration, one line in catalogue.go, and a new
+// projections.RulesVersion. A test compares the descriptions with the schema.
 package table
 
 import (
@@ -19,9 +19,9 @@ import (
 type Table struct {
 	Name string // in SQL
 
-	// Label names the table in differences, Resource the resource of the API
-	// whose rebuild includes it: "" when only a rebuild of everything does. Both
-	// are "invoices" for the invoices.
+	// Label names the table in differences. Resource is the resource of the API whose rebuild
+	// includes the table; "" if only a rebuild of everything does. For the invoices both are
+	// "invoices".
 	Label, Resource string
 
 	Keys    []Column // the primary key after workspace_id: one or two columns
@@ -29,17 +29,17 @@ type Table struct {
 
 	rowAccess
 	appendOnly bool // the projector inserts rows and never changes them
-	tombstones bool // the rows stand for others that were removed
+	tombstones bool // the rows are tombstones
 	sql        statements
 }
 
-// Column of a read table.
+// Column is a column of a read table.
 type Column struct {
 	Name string
 	typ  sqlType
 
-	// Fragment marks a part of the answer: text that joins with the other
-	// fragments of the row to a JSON object (see domain.Fragments).
+	// Fragment marks a part of the answer: the fragments of a row join to a JSON object (see
+	// domain.Fragments).
 	Fragment bool
 
 	// HiddenBecause says why readers do not see a row whose boolean is false;
@@ -66,13 +66,13 @@ func CompareKeys(a, b Key) int {
 	return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
 }
 
-// padded is a number as part of a Key.
+// padded formats a number for a Key.
 func padded(n int64) string { return fmt.Sprintf("%019d", n) }
 
 // HasID reports whether the rows are answers of the API with an id.
 func (t *Table) HasID() bool { return len(t.Keys) == 1 && !t.tombstones }
 
-// First is a key before every key of the table.
+// First returns a key that sorts before every key of the table.
 func (t *Table) First() Key {
 	if t.Keys[0].typ == typeBigint {
 		return Key{padded(0)}
@@ -80,7 +80,7 @@ func (t *Table) First() Key {
 	return Key{}
 }
 
-// KeyName is a key as people write it.
+// KeyName formats a key for people.
 func (t *Table) KeyName(k Key) string {
 	if t.Keys[0].typ == typeBigint {
 		k[0] = strings.TrimLeft(k[0], "0")
@@ -88,8 +88,8 @@ func (t *Table) KeyName(k Key) string {
 	return strings.TrimSuffix(k[0]+"/"+k[1], "/")
 }
 
-// Answer is a whole row as people know it: the answer with all its fragments,
-// or, in tables that hold none, the columns. The values are those of Columns.
+// Answer formats a whole row for people: the answer with all its fragments or, in tables without
+// fragments, the columns. values are the values of Columns.
 func (t *Table) Answer(values []string) string {
 	answer, columns := "", ""
 	for i, c := range t.Columns {
@@ -104,8 +104,8 @@ func (t *Table) Answer(values []string) string {
 	return columns
 }
 
-// Equal reports whether a stored row is the expected one. Values are those of
-// Columns, as text; NULL is nil in a stored row and "" in an expected one.
+// Equal reports whether a stored row is as expected. Both hold the values of Columns as text; NULL
+// is nil in a stored row and "" in an expected one.
 func Equal(stored [][]byte, expected []string) bool {
 	for i, want := range expected {
 		if string(stored[i]) != want || stored[i] == nil != (want == "") {
@@ -115,26 +115,25 @@ func Equal(stored [][]byte, expected []string) bool {
 	return true
 }
 
-// rowAccess is what a Table does with the Go rows of a Fold.
+// rowAccess is how a Table accesses the Go rows of a Fold.
 type rowAccess interface {
-	// Expected is the row with this key that the fold says the table must hold: it
-	// writes the values of Columns as text, "" for NULL, and reports false when
-	// there must be no such row.
+	// Expected fills values with the row that, by the fold, the table must hold under this key: the
+	// values of Columns as text, "" for NULL. It returns false if there must be no such row.
 	Expected(f *Fold, k Key, values []string) bool
 
-	// Position is that of the entry that last changed the row, 0 when there is no
+	// Position returns the position of the entry that last changed the row, or 0 if there is no
 	// such row.
 	Position(f *Fold, k Key) int64
 
-	// Each calls visit with the key of every row, in no order. Changed does so with
-	// those that were made or changed since the fold's last Reset and still exist,
-	// Deleted with stored rows that were deleted since; only rows with an id are.
+	// Each calls visit with the key of every row, in no particular order. Changed does so for the
+	// rows that were created or changed since the fold's last Reset and still exist. Deleted does
+	// so for the stored rows that were deleted since then, which only tables with an id have.
 	Each(f *Fold, visit func(Key))
 	Changed(f *Fold, visit func(Key))
 	Deleted(f *Fold, visit func(Key))
 
-	// load reads found rows, a number, workspace_id and loadedColumns, into the
-	// folds of their workspaces, except those for whose number keep returns false.
+	// load reads the found rows into the folds of their workspaces, except rows for whose number
+	// keep returns false. The columns found are a number, workspace_id and loadedColumns.
 	load(found pgx.Rows, folds map[string]*Fold, keep func(n int64) bool) error
 	loadedColumns() []string
 }

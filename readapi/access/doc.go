@@ -12,6 +12,6 @@
 //   - A key that was just made works at once, on every instance.
 //   - A request with a key that the instance has cached costs no SQL.
 //
-// A [Store] changes keys, a [Directory] recognises them, and a [Format] is how they are
-// written.
+// A [Store] changes keys, a [Directory] authenticates them, and a [Format] defines how
+// they are written.
 package access

@@ -106,15 +106,15 @@ func ParsePermissions(names []string) (Permissions, error) {
 	return set, nil
 }
 
-// OpensNothing tells whether a key with this set reads nothing but /v1/me: pay:read and
-// margin:read only add fields to what other permissions open.
+// OpensNothing reports whether a key with this set can read only /v1/me: pay:read and margin:read
+// only add fields to what other permissions open.
 func (s Permissions) OpensNothing() bool {
 	return s&^PermissionsOf(PayRead, MarginRead) == 0
 }
 
-// validate says whether a key may be made with this set: it must not be empty,
-// and margin:read needs pay:read (docs/contract/service.md, "Field visibility", 4). The error
-// is an *InvalidError for "scopes".
+// validate checks that a key may have this set: it must not be empty, and margin:read needs
+// pay:read (docs/contract/service.md, "Field visibility", 4). The error is an *InvalidError for
+// "scopes".
 func (s Permissions) validate() error {
 	switch {
 	case s == 0:
@@ -125,8 +125,7 @@ func (s Permissions) validate() error {
 	return nil
 }
 
-// Has reports whether the set holds p; a permission that does not exist is in
-// no set.
+// Has reports whether the set holds p. No set holds an unknown permission.
 func (s Permissions) Has(p Permission) bool {
 	return s&p.bit() != 0
 }
@@ -148,9 +147,8 @@ func (s Permissions) String() string {
 	return strings.Join(s.Strings(), ",")
 }
 
-// storedPermissions reads what the database holds. Unlike ParsePermissions it ignores
-// names that it does not know, because a newer version of the program may run beside
-// this one and know more.
+// storedPermissions reads what the database holds. Unlike ParsePermissions, it ignores unknown
+// names, because a newer version of the program may run alongside this one and know more.
 func storedPermissions(names []string) Permissions {
 	var set Permissions
 	for _, name := range names {
@@ -159,7 +157,7 @@ func storedPermissions(names []string) Permissions {
 	return set
 }
 
-// allowedList is every permission, for error messages.
+// allowedList lists every permission, for error messages.
 func allowedList() string {
 	return strings.Join(PermissionsOf(AllPermissions()...).Strings(), ", ")
 }

@@ -1,5 +1,4 @@
-// Package answer is the form of the API's answers: the headers that each has
-// (docs/contract/decisions.md, "Requests"), problem documents
-// (docs/contract/service.md, "Errors"), content codings and ETags. What an answer
-// says is decided in readapi.
+// Package answer writes the API's answers: their common headers (docs/contract/decisions.md,
+// "Requests"), problem documents (docs/contract/service.md, "Errors"), content codings and ETags.
+// Package readapi decides what an answer says.
 package answer

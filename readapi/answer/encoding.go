@@ -36,9 +36,9 @@ func (e Encoding) name() string {
 // compressAbove is the size above which answers are compressed, in bytes.
 const compressAbove = 1024
 
-// acceptedEncodings reads Accept-Encoding (RFC 9110, 12.5.3). The result is in the
-// order of preference; zstd comes first if the caller prefers neither. The last is
-// always Identity, in which small answers are sent whatever is accepted.
+// acceptedEncodings reads Accept-Encoding (RFC 9110, 12.5.3). The result is in order of preference;
+// zstd comes first if the caller prefers neither. Identity is always last: small answers are sent
+// in it whatever the caller accepts.
 func acceptedEncodings(headers []string) []Encoding {
 	var (
 		weights [Zstd + 1]float64
@@ -91,24 +91,23 @@ func parseWeighted(item string) (name string, weight float64) {
 	return strings.TrimSpace(name), weight
 }
 
-// codecs compress. The same bytes always give the same result, which strong ETags
-// and the Content-Length of HEAD need.
+// codecs compresses answers. The same bytes always give the same result, as strong ETags and the
+// Content-Length of HEAD require.
 type codecs struct {
 	zstd  *zstd.Encoder
 	gzips sync.Pool
 }
 
-// window is how far back zstd looks, in bytes. It bounds the memory of an encoder, of which
-// there are as many as processors beside those of streams, and of clients that read an answer slowly.
+// window is how far back zstd looks, in bytes. It bounds the memory of each encoder, of which there
+// is one per processor and one per stream, and of clients that read an answer slowly.
 const window = 1 << 20
 
-// gzipLevel is the level above which more time no longer buys much on pages of
-// rows.
+// gzipLevel is the level above which more time hardly makes pages of rows smaller.
 const gzipLevel = 3
 
 func newCodecs() (*codecs, error) {
-	// Without a writer the encoder serves EncodeAll, from any number of
-	// goroutines, and has none of its own.
+	// Without a writer the encoder serves EncodeAll, which any number of goroutines may call, and
+	// starts no goroutines.
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(window))
 	if err != nil {
 		return nil, fmt.Errorf("prepare zstd: %w", err)
@@ -119,7 +118,7 @@ func newCodecs() (*codecs, error) {
 	return &codecs{zstd: z}, nil
 }
 
-// stream makes an encoder of a streamed answer; release takes it back.
+// stream makes an encoder for a streamed answer. The caller must call release when done with it.
 func (c *codecs) stream(e Encoding, w io.Writer) (encoder io.WriteCloser, release func(), err error) {
 	if e == Zstd {
 		z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(window))
@@ -135,7 +134,7 @@ func (c *codecs) stream(e Encoding, w io.Writer) (encoder io.WriteCloser, releas
 	return z, func() { c.gzips.Put(z) }, nil
 }
 
-// gzip returns a writer to w, which is to be put back into gzips.
+// gzip returns a gzip writer to w. The caller must put it back into gzips.
 func (c *codecs) gzip(w io.Writer) (*gzip.Writer, error) {
 	if z, ok := c.gzips.Get().(*gzip.Writer); ok {
 		z.Reset(w)

@@ -2,7 +2,7 @@ package answer
 
 import "strings"
 
-// Form is what the answer to a list of rows is written in.
+// Form is the format of the answer to a list of rows.
 type Form int
 
 // The forms. JSON is a page; the others are the whole list.
@@ -18,7 +18,7 @@ const (
 	TypeCSV    = "text/csv"
 )
 
-// ContentType is the value of Content-Type.
+// ContentType returns the value of Content-Type.
 func (f Form) ContentType() string {
 	switch f {
 	case NDJSON:
@@ -30,11 +30,10 @@ func (f Form) ContentType() string {
 	return "application/json"
 }
 
-// AcceptedForm reads Accept (RFC 9110, 12.5.1) for a list of rows. The form with the
-// highest weight is taken. A wildcard stands for JSON alone, so a caller gets a whole
-// list only where it names the form; where both weigh the same, a name counts for more
-// than a wildcard, and JSON for more than the others. A caller that accepts none of the
-// forms gets JSON, as it does from all other endpoints.
+// AcceptedForm reads Accept (RFC 9110, 12.5.1) for a list of rows. The form with the highest weight
+// wins. A wildcard stands for JSON alone, so a caller gets a whole list only if it names the form.
+// At equal weights a name beats a wildcard, and JSON beats the other forms. A caller that accepts
+// none of the forms gets JSON, as it does from all other endpoints.
 func AcceptedForm(headers []string) Form {
 	var ranges [CSV + 1]mediaRange
 	for _, header := range headers {
@@ -58,8 +57,8 @@ func AcceptedForm(headers []string) Form {
 	return best
 }
 
-// mediaRange is what Accept says of a form: how specific the range is that decides, 0 if
-// there is none, and its weight.
+// mediaRange is the range in Accept that decides about a form: how specific it is (0: there is
+// none) and its weight.
 type mediaRange struct {
 	specific int
 	weight   float64
@@ -72,8 +71,8 @@ func (r mediaRange) before(other mediaRange) bool {
 	return r.weight > 0 && r.specific > other.specific
 }
 
-// formOf is the form that a media range stands for, and how specific it is; 0: it stands
-// for none.
+// formOf returns the form that a media range stands for and how specific the range is; 0: it stands
+// for no form.
 func formOf(name string) (form Form, specific int) {
 	switch name {
 	case "*/*":

@@ -17,7 +17,7 @@ type Page struct {
 	encoded     [Zstd + 1][]byte
 }
 
-// Redirect is a page that leads to another address.
+// Redirect returns a page that redirects to another address.
 func Redirect(to string) *Page { return &Page{location: []string{to}} }
 
 // NewPage prepares a page. policy is its Content-Security-Policy; empty: none.

@@ -19,12 +19,12 @@ type Error struct {
 	Detail     string
 	Errors     []ParamError
 	RetryAfter int     // seconds; 0: no such header
-	Refusal    Refusal // empty: the request was looked at
-	MovedTo    string  // the address that has the workspace now; empty: it is here, or not known
+	Refusal    Refusal // empty: the request was not refused
+	MovedTo    string  // the address that serves the workspace now; empty: this one, or unknown
 
-	// For the log alone.
+	// Only for the log.
 	Cause error
-	Lacks access.Permission // that the key would need; empty: none
+	Lacks access.Permission // the permission that the key would need; empty: none
 }
 
 // ParamError is one wrong parameter.
@@ -33,12 +33,11 @@ type ParamError struct {
 	Message string `json:"message"`
 }
 
-// Refusal is why a request was refused before it was looked at more closely.
-// Refused requests are counted by the minute, not listed (docs/contract/service.md,
-// "Limits", 6).
+// Refusal is why a request was refused before it reached an endpoint. Refused requests are counted
+// by the minute, not listed (docs/contract/service.md, "Limits", 6).
 type Refusal string
 
-// The refusals. Those of keys are the reasons of package access.
+// The refusals. Refused keys have the reasons of package access.
 const (
 	RefusedMethod    Refusal = "method"
 	RefusedHeaders   Refusal = "headers"
@@ -72,7 +71,7 @@ const (
 	CodeInternal           Code = "internal"
 )
 
-// Codes are all codes, in the order of the contract, with the statuses that they come with.
+// Codes returns all codes, in the order of the contract, with their statuses.
 func Codes() []CodeOfStatus {
 	return []CodeOfStatus{
 		{CodeInvalidParameter, []int{http.StatusBadRequest}, "A parameter or header is wrong, or the request cannot be read as HTTP. Fix the request."},
@@ -95,11 +94,11 @@ func Codes() []CodeOfStatus {
 	}
 }
 
-// CodeOfStatus is a code, the statuses that it comes with, and what it means.
+// CodeOfStatus is a code with its statuses and its meaning.
 type CodeOfStatus struct {
 	Code     Code
 	Statuses []int
-	Meaning  string // and what to do, in sentences
+	Meaning  string // what it means and what to do, in sentences
 }
 
 // Error is the text for logs.
@@ -113,7 +112,7 @@ func (p *Error) Error() string {
 // Unwrap returns the cause.
 func (p *Error) Unwrap() error { return p.Cause }
 
-// Title is the title of the problems of a status.
+// Title returns the title of problems with a status.
 func Title(status int) string {
 	switch status {
 	case http.StatusBadRequest:
@@ -148,7 +147,7 @@ func HeadersTooLarge() *Error {
 	}
 }
 
-// NotHTTP is the answer to what the server could not read as a request.
+// NotHTTP is the answer to input that the server could not read as a request.
 func NotHTTP() *Error {
 	return &Error{
 		Status: http.StatusBadRequest, Code: CodeInvalidParameter, Refusal: RefusedNotHTTP,
@@ -156,7 +155,7 @@ func NotHTTP() *Error {
 	}
 }
 
-// MethodNotAllowed is the answer to any other method than AllowedMethods.
+// MethodNotAllowed is the answer to a method that is not in AllowedMethods.
 func MethodNotAllowed() *Error {
 	return &Error{
 		Status: http.StatusMethodNotAllowed, Code: CodeMethodNotAllowed, Refusal: RefusedMethod,
@@ -200,7 +199,7 @@ func TooManyRequests(a access.Allowance) *Error {
 	}
 }
 
-// UnknownPath is the answer to a path that is no endpoint.
+// UnknownPath is the answer to a path that is not an endpoint.
 func UnknownPath() *Error {
 	return &Error{Status: http.StatusNotFound, Code: CodeNotFound, Detail: "There is nothing at this path. Paths begin with /v1 and end without a slash."}
 }
@@ -227,20 +226,20 @@ func WrongParams(errs []ParamError) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: CodeInvalidParameter, Detail: detail, Errors: errs}
 }
 
-// WrongCursor is the answer to a cursor with which a list cannot go on, and to no other fault.
+// WrongCursor is the answer if a list cannot continue at the cursor and nothing else is wrong.
 func WrongCursor(code Code, message string) *Error {
 	e := WrongParams([]ParamError{{Field: "cursor", Message: message}})
 	e.Code = code
 	return e
 }
 
-// UnknownID is the answer to an id that the key may not see or that does not exist.
-// The label says of what, such as "time entry".
+// UnknownID is the answer to an id that does not exist or that the key may not see. label names the
+// kind of object, such as "time entry".
 func UnknownID(label string) *Error {
 	return &Error{Status: http.StatusNotFound, Code: CodeNotFound, Detail: "There is no " + label + " with this id that this key may see."}
 }
 
-// Unsigned is the answer to a request for a checkpoint where nothing signs one.
+// Unsigned is the answer to a request for a checkpoint if there is no signing key.
 func Unsigned() *Error {
 	return &Error{Status: http.StatusNotFound, Code: CodeNotFound, Detail: "There are no checkpoints, because the operator of the service has given it no signing key."}
 }
@@ -260,11 +259,10 @@ const (
 	retryRebuilding  = 30
 )
 
-// retryExpensive is the Retry-After of a 503 that more of the same requests would cause
-// again, in seconds.
+// retryExpensive is the Retry-After, in seconds, of a 503 that the same requests would cause again.
 const retryExpensive = 10
 
-// Unavailable is the answer when the database or time is what is missing.
+// Unavailable is the answer if the database is unavailable or time ran out.
 func Unavailable(cause error) *Error {
 	return &Error{
 		Status: http.StatusServiceUnavailable, Code: CodeUnavailable, RetryAfter: retryUnavailable, Cause: cause,
@@ -272,10 +270,10 @@ func Unavailable(cause error) *Error {
 	}
 }
 
-// Moved is the answer to every request about a workspace that another database has now; to
-// is the address of the API there, empty where it is not known. It is a 503, which clients
-// try again: most ask by a name that will lead them to the other place, and a redirect would
-// make them leave the key behind, or send it on unasked.
+// Moved is the answer to every request about a workspace that has moved to another database. to is
+// the address of the API there; empty: unknown. It is a 503, so that clients try again: most use a
+// host name that will soon lead to the new place. A redirect would make them drop the key, or send
+// it to another host unasked.
 func Moved(to string) *Error {
 	e := &Error{Status: http.StatusServiceUnavailable, Code: CodeUnavailable, RetryAfter: retryMoved, MovedTo: to}
 	e.Detail = "This workspace is served from another place now. Try again, with growing waits; if that goes on, ask the operator of the service for its address."
@@ -306,7 +304,7 @@ func TooManyWaits(position int64) *Error {
 	}
 }
 
-// Crowded is the answer to a connection for which there is no place.
+// Crowded is the answer to a connection that the service has no place for.
 func Crowded() *Error {
 	return &Error{
 		Status: http.StatusServiceUnavailable, Code: CodeBusy, RetryAfter: retryExpensive,
@@ -314,8 +312,8 @@ func Crowded() *Error {
 	}
 }
 
-// Busy is the answer to a page that waited too long because others of its workspace
-// were read.
+// Busy is the answer to a page that waited too long because the workspace's other requests used its
+// share.
 func Busy() *Error {
 	return &Error{
 		Status: http.StatusServiceUnavailable, Code: CodeBusy, RetryAfter: retryExpensive,
@@ -323,11 +321,11 @@ func Busy() *Error {
 	}
 }
 
-// retryWholeList is the Retry-After where there is no place for a whole list, in seconds.
+// retryWholeList is the Retry-After, in seconds, if there is no place for a whole list.
 const retryWholeList = 15
 
-// TooManyWholeLists is the answer to a whole list of a workspace that reads as many as it
-// may.
+// TooManyWholeLists is the answer to a request for a whole list if the workspace reads as many as
+// it may.
 func TooManyWholeLists() *Error {
 	return &Error{
 		Status: http.StatusTooManyRequests, Code: CodeBusy, RetryAfter: retryWholeList,
@@ -335,8 +333,8 @@ func TooManyWholeLists() *Error {
 	}
 }
 
-// NoPlaceForWholeList is the answer to a whole list while all workspaces together read as
-// many as the service can.
+// NoPlaceForWholeList is the answer to a request for a whole list if all workspaces together read
+// as many as the service can send.
 func NoPlaceForWholeList() *Error {
 	return &Error{
 		Status: http.StatusServiceUnavailable, Code: CodeBusy, RetryAfter: retryWholeList,
@@ -353,8 +351,8 @@ func TooExpensive(cause error) *Error {
 	}
 }
 
-// Rebuilding is the answer while a new version of the service prepares what was asked
-// for.
+// Rebuilding is the answer while a new version of the service prepares the data that the request
+// asks for.
 func Rebuilding(cause error) *Error {
 	return &Error{
 		Status: http.StatusServiceUnavailable, Code: CodeUnavailable, RetryAfter: retryRebuilding, Cause: cause,
@@ -370,8 +368,8 @@ func Internal(cause error) *Error {
 	}
 }
 
-// document is the body of a problem, its members in the order of
-// docs/contract/service.md, "Errors".
+// document returns the body of a problem. Its members are in the order of docs/contract/service.md,
+// "Errors".
 func (p *Error) document(docsURL, requestID string) ([]byte, error) {
 	document := struct {
 		Type      string       `json:"type"`

@@ -13,27 +13,26 @@ import (
 // StreamHead is what is known of a streamed answer before its first byte.
 type StreamHead struct {
 	Form   Form
-	Tag    string // names the answer in every encoding
-	Cursor string // where the list goes on; header field and trailer Next-Cursor
+	Tag    string // identifies the answer in every encoding
+	Cursor string // where the list continues; sent as header field and trailer Next-Cursor
 
-	// Attachment is the name of the file as which a browser keeps the answer; empty: it
-	// shows it.
+	// Attachment is the file name that a browser saves the answer under; empty: the browser shows
+	// it.
 	Attachment string
 }
 
-// Peer is the connection on which an answer is sent, as far as it tells what the other side has
-// taken.
+// Peer is the connection on which an answer is sent. It knows how much the other side has taken.
 type Peer interface {
-	// Taken is how many bytes the other side has acknowledged, and how many writes have ended.
+	// Taken returns how many bytes the other side has acknowledged, and how many writes have ended.
 	Taken() (acknowledged, writes uint64)
 	SetWriteDeadline(t time.Time) error
 }
 
-// Stream is an answer that is sent while it is made, so that it needs the same memory
-// however long it is. Its caller must go on taking it: it ends when nothing was taken for a time.
+// Stream is an answer that is sent while it is made, so it needs the same memory however long it
+// is. The reader must keep taking it: the stream ends if the reader takes nothing for some time.
 type Stream struct {
 	w       *Writer
-	peer    Peer // nil: not known
+	peer    Peer // nil: unknown
 	stall   time.Duration
 	until   time.Time
 	control *http.ResponseController
@@ -45,10 +44,11 @@ type Stream struct {
 	mu                   sync.Mutex
 	interrupted          bool
 	sending              bool
-	acknowledged, writes uint64 // of the peer, when it was last looked at
+	acknowledged, writes uint64 // of the peer, at the last look
 }
 
-// Interrupt ends the write that is under way, and all others. It may be called from another goroutine.
+// Interrupt ends the write in flight and makes all later ones fail. It may be called from another
+// goroutine.
 func (s *Stream) Interrupt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +56,8 @@ func (s *Stream) Interrupt() {
 	_ = s.control.SetWriteDeadline(time.Now())
 }
 
-// deadline sets until when writes may take, unless they were interrupted. Not every writer has
-// deadlines: those within the process do not. The caller holds mu.
+// deadline sets the write deadline, unless the stream was interrupted. Writers within the process
+// have no deadlines. The caller holds mu.
 func (s *Stream) deadline(at time.Time) {
 	if !s.interrupted {
 		_ = s.control.SetWriteDeadline(at)
@@ -68,20 +68,21 @@ const (
 	// sendBuffer collects the small writes of encoders, in bytes.
 	sendBuffer = 32 << 10
 
-	// piece is the most that is sent at once. Over HTTP/2 a caller has taken something when it
-	// has given leave to send a whole one.
+	// piece is the most that is sent at once, in bytes. Over HTTP/2 a reader has taken something
+	// when its flow control lets the server send a whole piece.
 	piece = 8 << 10
 
-	// looks is how often the peer is looked at within Stream's stall while something waits to be sent.
+	// looks is how many times within the stall time the stream looks at the peer while something
+	// waits to be sent.
 	looks = 8
 )
 
 // Head answers HEAD as Stream answers GET.
 func (w *Writer) Head(head *StreamHead) { w.streamHead(head, w.Preferred()) }
 
-// Stream begins an answer. The header is sent at once. A write fails when the caller, whose
-// connection is peer, takes nothing for stall, or at a moment; between writes there is time until
-// then. End must be called to finish it, Close in any case.
+// Stream begins an answer and sends its header at once. peer is the reader's connection. A write
+// fails if the reader takes nothing for stall, or at until; between writes only until applies. The
+// caller must call End to finish the answer, and Close in any case.
 func (w *Writer) Stream(head *StreamHead, peer Peer, stall time.Duration, until time.Time) (*Stream, error) {
 	s := &Stream{w: w, peer: peer, stall: stall, until: until, control: http.NewResponseController(w.w), release: func() {}}
 	s.out = bufio.NewWriterSize(sink{s}, sendBuffer)
@@ -94,8 +95,7 @@ func (w *Writer) Stream(head *StreamHead, peer Peer, stall time.Duration, until 
 		s.encoder, s.release = encoder, release
 	}
 	w.streamHead(head, best)
-	// The server's bound on reading a request would end the context of one that is still
-	// being answered.
+	// The server's read timeout would end the context of a request that is still being answered.
 	_ = s.control.SetReadDeadline(time.Time{})
 	if err := s.flush(); err != nil {
 		s.Close()
@@ -124,8 +124,8 @@ func (w *Writer) streamHead(head *StreamHead, e Encoding) {
 	w.w.WriteHeader(http.StatusOK)
 }
 
-// Write sends a piece of the body. The error says that the caller has gone, or has not
-// taken it in time.
+// Write sends a piece of the body. An error means that the reader has gone or did not take it in
+// time.
 func (s *Stream) Write(p []byte) (n int, err error) {
 	if s.encoder != nil {
 		n, err = s.encoder.Write(p)
@@ -135,7 +135,7 @@ func (s *Stream) Write(p []byte) (n int, err error) {
 	return n, sendError(err)
 }
 
-// sendError says what was being done.
+// sendError adds to err what was being done.
 func sendError(err error) error {
 	if err == nil {
 		return nil
@@ -143,17 +143,17 @@ func sendError(err error) error {
 	return fmt.Errorf("send a part of an answer: %w", err)
 }
 
-// End sends what is left. The answer is whole if it returns nil.
+// End sends what is left. The answer is complete if End returns nil.
 func (s *Stream) End() error {
 	var err error
 	if s.encoder != nil {
 		err = s.encoder.Close()
 	}
-	// What the server keeps until the request has ended is small, and has the time until the end.
+	// What the server buffers until the request ends is small, and has time until s.until.
 	return errors.Join(sendError(err), sendError(s.out.Flush()), s.flush())
 }
 
-// flush sends what the server keeps. A writer that cannot be flushed sends it later.
+// flush sends what the server has buffered. A writer that cannot flush sends it later.
 func (s *Stream) flush() error {
 	s.begin()
 	defer s.end()
@@ -163,7 +163,7 @@ func (s *Stream) flush() error {
 	return nil
 }
 
-// Close gives back what the stream has taken. It sends nothing.
+// Close releases what the stream has taken. It sends nothing.
 func (s *Stream) Close() {
 	if s.looking != nil {
 		s.looking.Stop()
@@ -172,7 +172,7 @@ func (s *Stream) Close() {
 	s.release = func() {}
 }
 
-// begin gives the caller the time to take something.
+// begin starts the time in which the reader must take something.
 func (s *Stream) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,8 +187,8 @@ func (s *Stream) begin() {
 	}
 }
 
-// end gives what is sent next the time until the end: over HTTP/2 a deadline that passes ends the
-// answer even while nothing is being written.
+// end sets the deadline to s.until: over HTTP/2 a deadline that passes ends the answer even while
+// nothing is being written.
 func (s *Stream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,9 +199,10 @@ func (s *Stream) end() {
 	s.deadline(s.until)
 }
 
-// extend gives the caller the time to take something from now on. The caller holds mu.
+// extend gives the reader the whole stall time again and returns the new deadline. The caller holds
+// mu.
 func (s *Stream) extend() time.Time {
-	deadline := time.Now().Add(s.stall) // of the network, so not of the injected clock
+	deadline := time.Now().Add(s.stall) // not the injected clock: it is about the network
 	if deadline.After(s.until) {
 		deadline = s.until
 	}
@@ -209,9 +210,9 @@ func (s *Stream) extend() time.Time {
 	return deadline
 }
 
-// look gives the caller more time if it has taken something since the last look. While the same
-// write of the connection is waited for, all that is taken is progress of this answer too; after
-// another write, over HTTP/2, it may be of other answers alone.
+// look gives the reader more time if it has taken something since the last look. While the same
+// write of the connection lasts, all progress is also progress of this answer. After another write,
+// over HTTP/2, it may be progress of other answers only.
 func (s *Stream) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +228,7 @@ func (s *Stream) look() {
 	s.looking.Reset(s.stall / looks)
 }
 
-// sink is where the bytes of a stream go.
+// sink sends the bytes of a stream, piece by piece.
 type sink struct{ s *Stream }
 
 func (k sink) Write(p []byte) (sent int, err error) {

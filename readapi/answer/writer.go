@@ -18,43 +18,42 @@ type Writer struct {
 	w         http.ResponseWriter
 	request   *http.Request
 	requestID string
-	encodings []Encoding // of accepted; nil until they are needed
+	encodings []Encoding // the result of accepted; nil until needed
 
 	// Policy and Allowance are what the RateLimit headers say. Both must be set
 	// before anything is written.
 	Policy    Policy
 	Allowance access.Allowance
 
-	// LogPosition is the visible position that an answer of 200 or 304 is of; below 0, as
-	// at first: it is not about a workspace's data.
+	// LogPosition is the visible position of the data in a 200 or 304. Below 0, the initial value:
+	// the answer is not about a workspace's data.
 	LogPosition int64
 
-	// Applied is the preference of the request that such an answer follows (RFC 7240);
-	// empty: none.
+	// Applied is the value of Preference-Applied in a 200 or 304 (RFC 7240); empty: no such header.
 	Applied string
 
-	// Begins is called, once or more, before anything is sent: what the request holds while
-	// it waits must not depend on how fast its caller reads. Nil: nothing is.
+	// Begins is called, once or more, before anything is sent. It releases what the request holds
+	// while it waits, so that a slow reader does not keep it. Nil: nothing is called.
 	Begins func()
 
-	// Forms says that the answer depends on Accept, too; ByKey, that keys see others at the
-	// same address although it may be cached; Immutable, that it never changes.
+	// Forms says that the answer also depends on Accept. ByKey says that the answer may be cached
+	// although it depends on the key. Immutable says that the answer never changes.
 	Forms, ByKey, Immutable bool
 
-	// Media is the media type of an answer of 200; empty: JSON.
+	// Media is the media type of a 200; empty: JSON.
 	Media string
 
-	// EventIndex is the index of the first event of a page in the tree that the key sees;
-	// NoIndex, as at first: it is not told.
+	// EventIndex is the index of a page's first event in the tree that the key sees. NoIndex, the
+	// initial value: the answer does not tell it.
 	EventIndex int64
 
 	// What was written, for the request log.
 	Status int   // 0: nothing yet
 	Bytes  int   // of the body
-	Err    error // that of writing the body: the caller has gone
+	Err    error // the error of writing the body: the caller has gone
 }
 
-// NoIndex is an EventIndex that is none.
+// NoIndex is the EventIndex of an answer without an index.
 const NoIndex = -1
 
 // Encoded is a body in an encoding.
@@ -77,7 +76,7 @@ func (r *Renderer) Writer(w http.ResponseWriter, request *http.Request, requestI
 	return Writer{renderer: r, w: w, request: request, requestID: requestID, LogPosition: -1, EventIndex: NoIndex}
 }
 
-// accepted are the encodings that the caller accepts, best first.
+// accepted returns the encodings that the caller accepts, best first.
 func (w *Writer) accepted() []Encoding {
 	if w.encodings == nil {
 		w.encodings = acceptedEncodings(w.request.Header.Values("Accept-Encoding"))
@@ -85,8 +84,7 @@ func (w *Writer) accepted() []Encoding {
 	return w.encodings
 }
 
-// Preferred is the encoding that the caller likes best. Small bodies are not
-// compressed whatever it is.
+// Preferred returns the encoding that the caller likes best. Small bodies are never compressed.
 func (w *Writer) Preferred() Encoding { return w.accepted()[0] }
 
 // Encode compresses a body into buffer, if the caller accepts that and the body is
@@ -104,9 +102,8 @@ func (w *Writer) Encode(buffer *bytes.Buffer, body []byte) Encoded {
 	return Encoded{best, buffer.Bytes()}
 }
 
-// Match returns the ETag among those of If-None-Match that names a representation
-// of the tagged answer that the caller could get now: uncompressed, or in an
-// encoding that it accepts. Empty: there is none.
+// Match returns the ETag of the tagged answer that If-None-Match names: uncompressed, or in an
+// encoding that the caller accepts. Empty: it names none.
 func (w *Writer) Match(tag string) string {
 	candidates := w.IfNoneMatch()
 	if candidates == "" {
@@ -120,12 +117,12 @@ func (w *Writer) Match(tag string) string {
 	return ""
 }
 
-// IfNoneMatch is the request's If-None-Match, several headers as one list.
+// IfNoneMatch returns the request's If-None-Match headers as one list.
 func (w *Writer) IfNoneMatch() string {
 	return strings.Join(w.request.Header.Values("If-None-Match"), ",")
 }
 
-// OK answers 200 with a body. The tag names the body in every encoding.
+// OK answers 200 with a body. The tag identifies the body in every encoding.
 func (w *Writer) OK(body Encoded, tag string) {
 	media := w.renderer.fixed.typeJSON
 	if w.Media != "" {
@@ -137,7 +134,7 @@ func (w *Writer) OK(body Encoded, tag string) {
 	w.ok(media, body, tag)
 }
 
-// caching is the Cache-Control of an answer that has an ETag.
+// caching returns the Cache-Control of an answer that has an ETag.
 func (w *Writer) caching() []string {
 	if w.Immutable {
 		return w.renderer.fixed.cacheImmutable
@@ -196,7 +193,7 @@ func (w *Writer) Problem(p *Error) {
 	w.send(p.Status, w.renderer.fixed.typeProblem, w.Encode(buffer, body))
 }
 
-// Begin calls Begins, if there is one. Every answer begins by itself.
+// Begin calls Begins, if it is set. Every answer calls Begin itself.
 func (w *Writer) Begin() {
 	if w.Begins != nil {
 		w.Begins()
@@ -213,7 +210,7 @@ func (w *Writer) setCommon() http.Header {
 		remaining = strconv.Itoa(w.Allowance.Remaining)
 		reset     = strconv.Itoa(w.Allowance.Reset)
 	)
-	// One array for all values, because each []string would be an allocation.
+	// One array for all values: a []string for each would be an allocation.
 	values := [...]string{
 		w.requestID, perMinute, remaining, reset,
 		`"` + policy + `";q=` + perMinute + `;w=60`,
@@ -236,17 +233,17 @@ func (w *Writer) setOfData(h http.Header) {
 	}
 }
 
-// Extend gives the request another d to be answered and sent, whatever the server's
-// timeouts are. Where what serves it has none, nothing changes.
+// Extend gives the request another d to be answered and sent, whatever the server's timeouts are.
+// If the server has no deadlines, it does nothing.
 func (w *Writer) Extend(d time.Duration) {
 	c := http.NewResponseController(w.w)
-	// The connection is read for as long as the request is under way, to notice that the
-	// caller has gone; the time for reading the request would end that.
+	// The server reads the connection while the request is in flight, to notice that the caller has
+	// gone. The read timeout would end that.
 	_ = c.SetReadDeadline(time.Time{})
 	_ = c.SetWriteDeadline(time.Now().Add(d))
 }
 
-// vary says on which headers of the request the answer depends.
+// vary returns the names of the request headers that the answer depends on.
 func (w *Writer) vary() []string {
 	switch {
 	case w.Forms:
@@ -283,7 +280,7 @@ func NewRenderer(docsURL string, logger *slog.Logger) (*Renderer, error) {
 	return &Renderer{docsURL: docsURL, logger: logger, codecs: codecs, fixed: newFixedValues()}, nil
 }
 
-// maxBuffer is the capacity up to which a buffer is used again, in bytes.
+// maxBuffer is the largest capacity of a buffer that is used again, in bytes.
 const maxBuffer = 1 << 20
 
 // Buffer returns an empty buffer for a body.
@@ -296,7 +293,7 @@ func (r *Renderer) Buffer() *bytes.Buffer {
 	return b
 }
 
-// Release takes back a buffer whose bytes nothing refers to any more.
+// Release takes back a buffer. Nothing may refer to its bytes any more.
 func (r *Renderer) Release(b *bytes.Buffer) {
 	if b.Cap() <= maxBuffer {
 		r.buffers.Put(b)
@@ -318,9 +315,9 @@ const (
 	HeaderLimit           = "RateLimit-Limit"
 	HeaderLocation        = "Location"
 	HeaderLogPosition     = "Log-Position"
-	HeaderAtLeast         = "Log-Position-At-Least" // of requests
+	HeaderAtLeast         = "Log-Position-At-Least" // request header
 	HeaderApplied         = "Preference-Applied"
-	HeaderPrefer          = "Prefer" // of requests
+	HeaderPrefer          = "Prefer" // request header
 	HeaderNextCursor      = "Next-Cursor"
 	HeaderNoSniff         = "X-Content-Type-Options"
 	HeaderPolicy          = "RateLimit-Policy"
@@ -337,14 +334,14 @@ const (
 // Values of headers that never change.
 const (
 	AllowedMethods  = "GET, HEAD, OPTIONS"                   // Allow
-	CacheRevalidate = "private, no-cache"                    // Cache-Control beside an ETag
-	CacheImmutable  = "private, max-age=31536000, immutable" // Cache-Control of what never changes
+	CacheRevalidate = "private, no-cache"                    // Cache-Control with an ETag
+	CacheImmutable  = "private, max-age=31536000, immutable" // Cache-Control of answers that never change
 	CacheNever      = "private, no-store"                    // Cache-Control of all other answers
 	Challenge       = "Bearer"                               // WWW-Authenticate
 	NoSniff         = "nosniff"                              // X-Content-Type-Options
 	VaryEncoding    = "Accept-Encoding"                      // Vary
 	VaryForm        = "Accept, Accept-Encoding"              // Vary of lists of rows
-	VaryKey         = "Authorization, Accept-Encoding"       // Vary of what keys see differently at one address and may be cached
+	VaryKey         = "Authorization, Accept-Encoding"       // Vary of answers that may be cached although they depend on the key
 )
 
 // Policy is what the RateLimit headers of an answer count, as the IETF draft names
@@ -379,8 +376,7 @@ func newFixedValues() fixedValues {
 	}
 }
 
-// etag is the strong ETag of a representation: each encoding of an answer has its
-// own.
+// etag returns the strong ETag of a representation: each encoding of an answer has its own.
 func etag(tag string, e Encoding) string {
 	if e == Identity {
 		return `"` + tag + `"`
@@ -388,7 +384,8 @@ func etag(tag string, e Encoding) string {
 	return `"` + tag + "-" + e.name() + `"`
 }
 
-// matches compares weakly, as If-None-Match requires, with a list of ETags, or *.
+// matches reports whether list, which is * or a list of ETags, has current. It compares weakly, as
+// If-None-Match requires.
 func matches(list, current string) bool {
 	for list = strings.TrimLeft(list, " \t,"); list != ""; list = strings.TrimLeft(list, " \t,") {
 		if list[0] == '*' {

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// Info is what the description says about the service that serves the API.
+// Info describes the service that serves the API.
 type Info struct {
 	Brand            brand.Brand // part of the names of webhook headers (LEDGERFEED_BRAND)
 	BaseURL, DocsURL string      // without a slash at the end
@@ -43,8 +43,7 @@ The API is read only: GET, HEAD and OPTIONS, anything else is answered with 405.
 
 **Errors** are problem documents (RFC 9457). Retry 429, 500 and 503 with growing waits; never retry 400, 401, 403 or 404 unchanged. Log the request_id of failed requests.`
 
-// Document writes the OpenAPI 3.1 document of the API, as /v1/openapi.json serves
-// it.
+// Document returns the OpenAPI 3.1 document of the API, as /v1/openapi.json serves it.
 func Document(info Info) ([]byte, error) {
 	s := newSchemas()
 	paths := object{}

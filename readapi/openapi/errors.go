@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// errorsOf refers to the errors that a request to a route can be answered with.
+// errorsOf refers to the errors that a route can return.
 func errorsOf(r *route.Route) object {
 	statuses := []int{http.StatusBadRequest, http.StatusUnauthorized}
 	if r.Permission != "" {
@@ -31,7 +31,7 @@ func errorReferences(statuses ...int) object {
 	return responses
 }
 
-// errorResponses describes the answers that are problems.
+// errorResponses describes the answers that are errors.
 func errorResponses(docsURL string) object {
 	responses := object{}
 	for _, p := range []*answer.Error{
@@ -76,7 +76,8 @@ func errorHeaders(p *answer.Error) object {
 	return h
 }
 
-// ErrorDescription says when an error is answered and what to do (docs/contract/service.md, "Errors").
+// ErrorDescription says when the API returns an error and what to do then
+// (docs/contract/service.md, "Errors").
 func ErrorDescription(status int) string {
 	switch status {
 	case http.StatusBadRequest:
@@ -99,7 +100,7 @@ func ErrorDescription(status int) string {
 	return "A fault of the service. Retry after a short wait; report the request_id if it goes on."
 }
 
-// problem is the schema of a problem document.
+// problem returns the schema of a problem document.
 func (s *schemas) problem() object {
 	row := s.add("ParameterError", members("A wrong parameter.", object{
 		{"field", text("The parameter's name, as it came; Log-Position-At-Least for that header.", "limit")},
@@ -118,7 +119,7 @@ func (s *schemas) problem() object {
 	}, []string{"type", "title", "status", "code", "detail", "request_id"})
 }
 
-// errorCode is the schema of a problem's code.
+// errorCode returns the schema of a problem's code.
 func errorCode() object {
 	var description strings.Builder
 	description.WriteString("A stable word for what is wrong, for programs; others may come.")

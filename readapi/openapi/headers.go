@@ -44,8 +44,7 @@ func answerHeaders(r *route.Route) object {
 	return h
 }
 
-// responseHeaders refers to the headers that every response has, and, if it is
-// tagged, to ETag.
+// responseHeaders refers to the headers that every response has and, if tagged is true, to ETag.
 func responseHeaders(tagged bool) object {
 	h := object{}
 	for _, name := range []string{

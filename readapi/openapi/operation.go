@@ -34,8 +34,8 @@ func (s *schemas) pathItem(r *route.Route) object {
 		with("options", options(r))
 }
 
-// IDLabel says whose id is in the path of a route. A route without a resource of
-// its own is about a client.
+// IDLabel names the kind of object whose id is in a route's path. A route without a resource of its
+// own is about a client.
 func IDLabel(r *route.Route) string {
 	if r.Resource == nil {
 		return "client"
@@ -43,7 +43,7 @@ func IDLabel(r *route.Route) string {
 	return r.Resource.Label()
 }
 
-// IDExample is an example of that id.
+// IDExample returns an example of the id in a route's path.
 func IDExample(r *route.Route) string {
 	if r.Resource == nil {
 		return "cl_4821"
@@ -51,8 +51,8 @@ func IDExample(r *route.Route) string {
 	return strings.Trim(r.Resource.Fields[0].Example, `"`)
 }
 
-// operation describes GET if method is empty, and otherwise HEAD, which answers the
-// same without a body.
+// operation describes GET if method is empty. Otherwise it describes HEAD, which answers the same
+// without a body.
 func operation(r *route.Route, method string, schema object, example string) object {
 	described := object{{"operationId", r.Operation}, {"tags", []string{r.Group}}, {"summary", r.Summary}}
 	description := DescriptionOf(r)

@@ -16,8 +16,8 @@ const (
 	exampleBundle = "(256 events, each after its length in two bytes)"
 )
 
-// treeExample is an example of an answer about the tree over the events, in words where it
-// is no text.
+// treeExample returns an example of an answer about the tree over the events. It describes binary
+// answers in words.
 func treeExample(r *route.Route) string {
 	switch r.Kind {
 	case route.Checkpoint:
@@ -38,7 +38,7 @@ func treeContent(r *route.Route) object {
 	return object{{media, object{{"schema", object{{"type", "string"}, {"contentMediaType", media}, {"description", treeExample(r)}}}}}}
 }
 
-// variables describes those of a path, {id} apart.
+// variables describes the variables of a path, except {id}.
 func variables(r *route.Route) (list []object) {
 	for _, v := range r.Variables() {
 		list = append(list, object{

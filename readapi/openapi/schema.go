@@ -56,8 +56,8 @@ func (s *schemas) fields(name string, fields []jsonform.FieldDescription) object
 	return reference("schemas", name)
 }
 
-// members is an object with these members. It is open: more of them may come
-// (docs/contract/decisions.md, "What may change").
+// members returns the schema of an object with these properties. The schema is open, because
+// properties may be added (docs/contract/decisions.md, "What may change").
 func members(description string, properties object, required []string) object {
 	schema := object{{"type", "object"}}
 	if description != "" {
@@ -66,8 +66,8 @@ func members(description string, properties object, required []string) object {
 	return schema.with("properties", properties).with("required", required)
 }
 
-// extensible adds the values of an enumeration that there are. They are no enum of JSON
-// Schema, which generated clients refuse other values by: more of them may come.
+// extensible lists the known values of an enumeration. It does not use JSON Schema's enum, because
+// generated clients would refuse values that are added later.
 func (o object) extensible(values any) object { return o.with("x-extensible-enum", values) }
 
 // knownValues says in a description which values an enumeration has.
@@ -75,7 +75,7 @@ func knownValues(values []string) string {
 	return "Values that occur: " + strings.Join(values, ", ") + "; others may come."
 }
 
-// field is the schema of a field.
+// field returns the schema of a field.
 func (s *schemas) field(f *jsonform.FieldDescription) object {
 	var schema object
 	switch f.Form {
@@ -102,8 +102,8 @@ func (s *schemas) field(f *jsonform.FieldDescription) object {
 	return schema
 }
 
-// PermissionOf is the permission that a part of a row needs beside that of the
-// endpoint.
+// PermissionOf returns the permission that a part of a row needs in addition to the endpoint's;
+// empty: none.
 func PermissionOf(part jsonform.Part) access.Permission {
 	switch part {
 	case domain.Pay:
@@ -133,7 +133,7 @@ func FieldDescription(f *jsonform.FieldDescription) string {
 	return strings.Join(sentences, " ")
 }
 
-// value is the schema of a single value.
+// value returns the schema of a single value.
 func value(f *jsonform.FieldDescription) object {
 	kind, more := "string", object{}
 	switch f.Form {
@@ -156,7 +156,7 @@ func value(f *jsonform.FieldDescription) object {
 	case domain.FormPeriod:
 		more = object{{"pattern", patternPeriod}}
 	case domain.FormHours:
-		kind, more = "number", object{{"format", "double"}, {"minimum", 0}} // or generated clients read four bytes
+		kind, more = "number", object{{"format", "double"}, {"minimum", 0}} // without double, generated clients use 32 bits
 	case domain.FormNumber:
 		kind, more = "number", object{{"format", "double"}}
 	case domain.FormInteger:
@@ -176,13 +176,13 @@ func value(f *jsonform.FieldDescription) object {
 	return schema
 }
 
-// text is a schema of text without further rules.
+// text returns a schema of text without further rules.
 func text(description, example string) object {
 	return object{{"type", "string"}, {"description", description}, {"examples", []string{example}}}
 }
 
-// response adds the schemas of a route's answer; it returns that of the whole
-// answer and an example.
+// response adds the schemas of a route's answer. It returns the schema of the whole answer and an
+// example.
 func (s *schemas) response(r *route.Route) (schema object, example string) {
 	switch r.Kind {
 	case route.Row, route.Event:
@@ -202,7 +202,7 @@ func (s *schemas) response(r *route.Route) (schema object, example string) {
 		return s.credit()
 	case route.KeyInfo:
 		return s.keyInfo()
-	case route.Document, route.Checkpoint, route.Tile, route.Bundle: // see proof.go for those of the tree
+	case route.Document, route.Checkpoint, route.Tile, route.Bundle: // proof.go describes answers about the tree
 	}
 	return s.add("Description", object{
 		{"type", "object"}, {"description", "An OpenAPI 3.1 document."}, {"required", []string{"openapi", "info", "paths"}},
@@ -215,7 +215,8 @@ func (s *schemas) response(r *route.Route) (schema object, example string) {
 	}), `{"openapi":"3.1.0","info":{"title":"Ledgerfeed","version":"1"},"paths":{}}`
 }
 
-// Example is an example of a route's answer: JSON, except for those of the tree over the events.
+// Example returns an example of a route's answer: JSON, except for answers about the tree over the
+// events.
 func Example(r *route.Route) string {
 	if r.OfTree() {
 		return treeExample(r)
@@ -224,7 +225,7 @@ func Example(r *route.Route) string {
 	return example
 }
 
-// removedRow stands for a row that has left a list.
+// removedRow adds the schema of what stands for a row that has left a list.
 func (s *schemas) removedRow() object {
 	properties, required := object{}, []string{}
 	for _, f := range domain.TombstoneFields() {
@@ -248,7 +249,7 @@ func nextCursor() object {
 	return text("Where to go on. Always given: after the last page, keep it and ask again later to get what has changed since.", exampleCursor)
 }
 
-// credit is the credit's own fields, then the envelope of its history.
+// credit adds the schema of a client's credit: its own fields, then a page of its history.
 func (s *schemas) credit() (object, string) {
 	fields := domain.CreditFields()
 	properties, required := object{}, []string{}

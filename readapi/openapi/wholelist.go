@@ -12,7 +12,7 @@ import (
 
 const wholeListNote = "With Accept: " + answer.TypeNDJSON + " or " + answer.TypeCSV + ", the whole list comes in one answer, without limit."
 
-// DescriptionOf says what a route answers with.
+// DescriptionOf describes what a route returns.
 func DescriptionOf(r *route.Route) string {
 	if r.Kind == route.Rows {
 		return r.Description + " " + wholeListNote
@@ -31,7 +31,8 @@ const (
 		"The cursor is in the header Next-Cursor and, when the list has ended, in the trailer field of the same name; a list that was broken off has no trailer and ends with an error of the connection."
 )
 
-// wholeLists are the contents of a list of rows beside a page; none for other routes.
+// wholeLists describes a list of rows in its whole-list forms, NDJSON and CSV; nil for other
+// routes.
 func wholeLists(r *route.Route) object {
 	if r.Kind != route.Rows {
 		return nil
@@ -52,19 +53,19 @@ func withCursorHeader(ok object) object {
 	return ok
 }
 
-// ExampleNDJSON is an example of a whole list of a route's rows.
+// ExampleNDJSON returns an example of a route's whole list as NDJSON.
 func ExampleNDJSON(r *route.Route) string {
 	return jsonform.ExampleOf(r.Resource.Fields) + "\n" + `{"has_more":false,"next_cursor":"` + exampleCursor + "\"}\n"
 }
 
-// ExampleCSV is the same in CSV.
+// ExampleCSV returns the same example as CSV.
 func ExampleCSV(r *route.Route) string {
 	columns := wholelist.NewColumns(r.Resource.Fields, func(jsonform.Part) bool { return true })
 	row := bytes.TrimSuffix([]byte(jsonform.ExampleOf(r.Resource.Fields)), []byte("}"))
 	var b strings.Builder
 	w := wholelist.NewWriter(&b, answer.CSV, columns)
 	if _, err := w.Row([][]byte{row}); err != nil {
-		panic("openapi: the example of " + r.Path + ": " + err.Error()) // by the fields of package domain, which every test uses
+		panic("openapi: the example of " + r.Path + ": " + err.Error()) // only wrong fields in package domain cause this, and every test would hit it
 	}
 	if err := w.End(exampleCursor); err != nil {
 		panic("openapi: the example of " + r.Path + ": " + err.Error())

@@ -8,26 +8,26 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 )
 
-// KeysPath is the address of the page about the keys that sign, KeysTextPath that of the
-// same in plain text, below the API's address. They are of this service, so they do not
-// move with its documentation.
+// KeysPath is the path of the page about signing keys, and KeysTextPath the path of its plain-text
+// form, both below the API's address. They belong to this service and do not move with its
+// documentation.
 const (
 	KeysPath     = "/docs/keys"
 	KeysTextPath = "/docs/keys.txt"
 )
 
-// keysPage is what the page about the keys that sign shows.
+// keysPage is the data of the page about signing keys.
 type keysPage struct {
-	Host    string // the name of the keys, with which all names begin
+	Host    string // name of the keys; all names of notes begin with it
 	BaseURL string
-	Text    string // the address of the plain form
+	Text    string // address of the plain-text form
 	Keys    []publicKey
 }
 
-// Rotating tells whether a key is being replaced.
+// Rotating reports whether a key is being replaced.
 func (p *keysPage) Rotating() bool { return len(p.Keys) > 1 }
 
-// publicKey is a key that others check with.
+// publicKey is a key that others check signatures with.
 type publicKey struct {
 	Verifier string
 	Public   string // base64
@@ -53,7 +53,7 @@ func newKeysPage(info openapi.Info, keys *signingkey.Keys) (*keysPage, error) {
 	return p, nil
 }
 
-// KeysPage writes the page about the keys that sign; nil: there are none.
+// KeysPage writes the page about signing keys. If keys is nil, the service signs nothing.
 func KeysPage(info openapi.Info, keys *signingkey.Keys) ([]byte, error) {
 	shown, err := newKeysPage(info, keys)
 	if err != nil {
@@ -62,8 +62,8 @@ func KeysPage(info openapi.Info, keys *signingkey.Keys) ([]byte, error) {
 	return write("keys", shown)
 }
 
-// KeysText writes the verifier keys, one a line, the present one first. Lines that begin
-// with # are comments.
+// KeysText writes the verifier keys, one per line, the current one first. Lines that begin with #
+// are comments.
 func KeysText(info openapi.Info, keys *signingkey.Keys) ([]byte, error) {
 	shown, err := newKeysPage(info, keys)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// object is a kind of object that the API answers with.
+// object describes a kind of object that the API returns.
 type object struct {
 	ID, Name string // such as object-time-entry, Time entry
 	About    string
@@ -20,11 +20,11 @@ type object struct {
 	Example  string
 }
 
-// field is a field of an object. The name of a field of an inner object begins with
-// that object's, such as client.id.
+// field describes a field of an object. The name of an inner object's field begins with the inner
+// object's name, such as client.id.
 type field struct{ Name, Values, Needs, Meaning string }
 
-// resources are the objects and what each is, in the order in which they are shown.
+// resources returns the objects and their descriptions in the order in which they are shown.
 func resources() []object {
 	of := func(name, about string, fields []jsonform.FieldDescription) object {
 		return object{ID: objectID(name), Name: name, About: about, Fields: appendFields(nil, "", fields), Example: jsonform.ExampleOf(fields)}
@@ -50,7 +50,7 @@ func resources() []object {
 	}
 }
 
-// keyInformation is what /v1/me answers with.
+// keyInformation describes what /v1/me returns.
 func keyInformation() object {
 	const name = "Key information"
 	return object{
@@ -80,7 +80,7 @@ func objects() ([]object, error) {
 	return list, nil
 }
 
-// indent lays out an example, which is JSON, to be read.
+// indent formats a JSON example for people.
 func indent(example string) (string, error) {
 	var b bytes.Buffer
 	if err := json.Indent(&b, []byte(example), "", "  "); err != nil {
@@ -93,7 +93,8 @@ func objectID(name string) string {
 	return "object-" + strings.ReplaceAll(strings.ToLower(name), " ", "-")
 }
 
-// objectOf is what a route answers with; nil for what is described by its example alone.
+// objectOf returns the object that a route returns; nil if the route is described by its example
+// alone.
 func objectOf(r *route.Route) *object {
 	name := "Client credit"
 	switch {
@@ -102,14 +103,14 @@ func objectOf(r *route.Route) *object {
 		name = strings.ToUpper(label[:1]) + label[1:]
 	case r.Kind == route.KeyInfo:
 		name = "Key information"
-	case r.Kind != route.Credit: // also what is no object
+	case r.Kind != route.Credit: // such as routes that return no object
 		return nil
 	}
 	return &object{ID: objectID(name), Name: name}
 }
 
-// appendFields adds fields, each followed by those of the objects in it. prefix is
-// what all names begin with.
+// appendFields adds fields, each followed by the fields of the object in it. All names begin with
+// prefix.
 func appendFields(list []field, prefix string, fields []jsonform.FieldDescription) []field {
 	for i := range fields {
 		f := &fields[i]
@@ -160,7 +161,7 @@ func valuesOfField(f *jsonform.FieldDescription) string {
 	return values
 }
 
-// eventType is a type of event, and where to read what it is about.
+// eventType is a type of event and where to read the object that it names.
 type eventType struct {
 	domain.EventTypeDescription
 
@@ -180,8 +181,7 @@ func eventTypes() ([]eventType, error) {
 	return list, nil
 }
 
-// exampleMessage is a message of an event type, with ids as an entry of that type has
-// them.
+// exampleMessage returns a message of an event type, with the ids that an entry of that type has.
 func exampleMessage(t *domain.EventTypeDescription) string {
 	data := `"in_1042","invoice_id":"in_1042","invoice_number":"INV-1042","client_id":"cl_4821"`
 	switch t.ObjectType {

@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// group has the operations of one heading.
+// group holds the operations under one heading.
 type group struct {
 	Name       string
 	Operations []operation
@@ -22,7 +22,7 @@ type operation struct {
 	Permission access.Permission // empty: any valid key
 	More       []string          // permissions that add fields
 	Params     []param
-	Object     *object // what is answered, or what its rows are; nil: the example says it
+	Object     *object // what it returns, or the rows of its list; nil: see Example
 	List       bool
 	Samples    []sample
 	Example    string // of an answer

@@ -30,8 +30,8 @@ var (
 	script string
 )
 
-// Page writes the reference as one HTML page, with its style in one <style> element and
-// its script in one <script>. It loads nothing, and needs no script to be read.
+// Page writes the reference as one HTML page, with its style in one <style> element and its script
+// in one <script>. The page loads nothing else and can be read without the script.
 func Page(info openapi.Info) ([]byte, error) {
 	shown, err := newPage(info)
 	if err != nil {
@@ -40,12 +40,12 @@ func Page(info openapi.Info) ([]byte, error) {
 	return write("page", shown)
 }
 
-// ErrorPage writes the page about the errors of a status, to which the type of a problem
-// document leads (docs/contract/service.md, "Errors").
+// ErrorPage writes the page about the errors of a status. The type of a problem document links to
+// it (docs/contract/service.md, "Errors").
 func ErrorPage(status int) ([]byte, error) { return write("error", newError(status)) }
 
-// Policy is the Content-Security-Policy of a page: its own style and script, and nothing
-// else.
+// Policy returns the Content-Security-Policy of a page, which allows its own style and script and
+// nothing else.
 func Policy(page []byte) string {
 	hash := func(tag string) string {
 		_, rest, found := bytes.Cut(page, []byte("<"+tag+">"))
@@ -59,7 +59,7 @@ func Policy(page []byte) string {
 	return "default-src 'none'; style-src " + hash("style") + "; script-src " + hash("script") + "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
-// write makes a page of a template.
+// write executes a template.
 func write(name string, shown any) ([]byte, error) {
 	templates := template.New("")
 	for name, text := range map[string]string{"page": pageTemplate, "guides": guidesTemplate, "error": errorTemplate, "keys": keysTemplate, "style": style, "script": script} {
@@ -74,7 +74,7 @@ func write(name string, shown any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Statuses are those of the API's errors.
+// Statuses returns the statuses of the API's errors.
 func Statuses() []int {
 	return []int{
 		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
@@ -82,7 +82,7 @@ func Statuses() []int {
 	}
 }
 
-// page is what the page shows.
+// page is the data of the reference page.
 type page struct {
 	openapi.Info
 
@@ -93,11 +93,11 @@ type page struct {
 	Follow     []sample                // a program that follows a list
 	Wait       []sample                // a program that waits for events
 	Position   []sample                // a program that reads from at least a position
-	Whole      []sample                // one that reads a whole list
+	Whole      []sample                // a program that reads a whole list
 	Errors     []apiError
 }
 
-// apiError is a status of errors.
+// apiError describes the errors of one status.
 type apiError struct {
 	Status int
 	Title  string

@@ -13,17 +13,17 @@ import (
 //go:embed samples
 var sampleFiles embed.FS
 
-// sample is a program, to be copied and run with a key in API_KEY.
+// sample is a program to copy and run with a key in API_KEY.
 type sample struct{ Language, Code string }
 
-// languages are those of the samples, with the ends of the files' names.
+// languages returns the languages of the samples with the suffixes of their files.
 func languages() []language {
 	return []language{{"curl", ".sh"}, {"Go", ".go.txt"}, {"TypeScript", ".ts"}, {"Python", ".py"}}
 }
 
 type language struct{ name, suffix string }
 
-// samples are programs that make a request to a route.
+// samples returns programs that send a request to a route.
 func samples(r *route.Route, base string) ([]sample, error) {
 	address := base + strings.Replace(r.Path, "{id}", openapi.IDExample(r), 1)
 	for _, v := range r.Variables() {
@@ -38,12 +38,12 @@ func samples(r *route.Route, base string) ([]sample, error) {
 	return programs("one", address)
 }
 
-// followSamples are programs that read what has changed in a list since they ran last.
+// followSamples returns programs that read what has changed in a list since their last run.
 func followSamples(base string) ([]sample, error) {
 	return programs("follow", base+"/v1/time-entries")
 }
 
-// wholeSamples are programs that read a whole list, and go on where it ended.
+// wholeSamples returns programs that read a whole list and go on where it ended.
 func wholeSamples(base string) ([]sample, error) {
 	return programs("whole", base+"/v1/time-entries")
 }

@@ -1,6 +1,6 @@
-// Package requestlog keeps the requests of the API for the console: accepted ones
-// one by one for 30 days, refused ones as counts by the minute
-// (docs/contract/service.md, "Limits", 6). It also keeps when each key was last used.
+// Package requestlog keeps the requests of the API for the console: accepted ones one by one for 30
+// days, refused ones as counts per minute (docs/contract/service.md, "Limits", 6). It also keeps
+// when each key was last used.
 package requestlog
 
 import (
@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Record is what is kept of a request. None of it comes from a query but names of
-// parameters, and none of it may hold a key: who makes a Record sees to that.
+// Record is what is kept of a request. It holds no part of a query except the names of parameters,
+// and it must not hold a key; the code that makes a Record ensures both.
 type Record struct {
-	At          time.Time // when the request came
+	At          time.Time // when the request arrived
 	WorkspaceID string    // empty without a known key
 	KeyID       string
 	KeyPrefix   string
@@ -22,24 +22,24 @@ type Record struct {
 	Duration    time.Duration
 	Bytes       int // of the body as it was sent
 	Rows        int
-	Streamed    bool   // the answer was a whole list, whose reader decides how long it takes
-	Refusal     string // why the request was refused before it was looked at more closely; empty: it was not
+	Streamed    bool   // the answer was a whole list, so Duration depends on its reader
+	Refusal     string // why the request was refused before it was processed; empty: it was not
 
-	// Of accepted requests alone. The texts must be valid UTF-8 without NUL.
-	Path      string     // percent-encoded; empty where it is the route. Bounded by MaxPath
+	// Only accepted requests have these. The texts must be valid UTF-8 without NUL.
+	Path      string     // percent-encoded; empty if it equals Route. Bounded by MaxPath
 	Address   netip.Addr // of the caller; the zero Addr: not known
 	UserAgent string     // bounded by MaxUserAgent
 	Problem   *Problem   // nil: the answer was no error
 }
 
-// Bounds of what callers write, in bytes, and of the faults of one request.
+// Limits of text that callers send, in bytes, and of the faults kept of one request.
 const (
 	MaxPath      = 256
 	MaxUserAgent = 200
 	MaxFaults    = 10
 )
 
-// Problem is what an error said to the caller.
+// Problem is the error that the caller got.
 type Problem struct {
 	Title      string  `json:"title"`
 	Detail     string  `json:"detail,omitempty"`
@@ -53,14 +53,14 @@ type Fault struct {
 	Message string `json:"message"`
 }
 
-// minuteOf numbers clock minutes.
+// minuteOf returns the number of the clock minute, counted since 1970.
 func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
 
-// dayOf numbers days since 1970, UTC.
+// dayOf returns the number of the day, counted since 1970, in UTC.
 func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
 
-// Slots are the partitions of request_log (its column slot) with the requests from one
-// moment to another, both included.
+// Slots returns the partitions of request_log (its column slot) with the requests from one moment
+// to another, both included.
 func Slots(from, to time.Time) []int16 {
 	var list []int16
 	for day := dayOf(from); day <= dayOf(to) && len(list) < Partitions; day++ {

@@ -18,7 +18,7 @@ const (
 type Param struct {
 	Name        string
 	Form        Form
-	Values      []string // FormEnum: the values that it takes
+	Values      []string // FormEnum and FormInclude: the allowed values
 	Column      string   // column of the read table that must equal the value; empty: it does not filter rows
 	Description string
 	Example     string
@@ -35,12 +35,11 @@ const (
 	FormPeriod
 	FormID
 	FormEnum
-	FormInclude // what a list shows beside its rows: one of Values
+	FormInclude // what a list shows in addition to its rows: one of Values
 )
 
-// Fault says, for the caller of the API, what is wrong with a value that is not
-// empty; empty: nothing. A cursor is never faulty here, because whether it is
-// depends on the request's other parameters.
+// Fault returns what is wrong with a value that is not empty, as a text for callers; empty:
+// nothing. It does not check cursors, which depend on the request's other parameters.
 func (p *Param) Fault(value string) string {
 	switch p.Form {
 	case FormLimit:

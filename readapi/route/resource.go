@@ -13,17 +13,17 @@ type Resource struct {
 	Table  string // the read table; empty: it is not read from one
 	Fields []jsonform.FieldDescription
 
-	// Shown is the SQL condition of rows that any key may see, ShownWithoutPay that
-	// of rows that keys without pay:read may see; empty: all rows.
+	// Shown is the SQL condition for the rows that keys may see. ShownWithoutPay is a further
+	// condition for keys without pay:read. Empty: all rows.
 	Shown, ShownWithoutPay string
 
-	// Removed is the table of the rows that have left the sight of keys with
-	// pay:read, RemovedWithoutPay that of the other keys; empty: rows never leave.
+	// Removed is the table of the rows that have left the sight of keys with pay:read.
+	// RemovedWithoutPay is the table for the other keys. Empty: rows never leave.
 	Removed, RemovedWithoutPay string
 }
 
-// Has reports whether the resource has fields of a part, and so its table the
-// column of that part.
+// Has reports whether the resource has fields of a part. If so, its table has the column of that
+// part.
 func (r *Resource) Has(part jsonform.Part) bool {
 	for i := range r.Fields {
 		if r.Fields[i].Part == part {

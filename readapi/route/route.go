@@ -8,15 +8,15 @@ import (
 
 // Route is one endpoint.
 type Route struct {
-	Path        string            // such as /v1/invoices/{id}, with the variables that Variables has
+	Path        string            // such as /v1/invoices/{id}; see Variables
 	Operation   string            // unique name, for generated clients
-	Group       string            // heading in the description
+	Group       string            // heading in the OpenAPI document
 	Permission  access.Permission // empty: any valid key
 	Summary     string
 	Description string
 	Params      []Param
 	Kind        Kind
-	Resource    *Resource // what is answered; nil for kinds with a form of their own
+	Resource    *Resource // the kind of object in the answer; nil for kinds with their own form
 }
 
 // Kind is the kind of a response: what it is made from, and its form.
@@ -32,14 +32,14 @@ const (
 	Checkpoint                 // the signed state of the tree over the events
 	Tile                       // hashes of that tree
 	Bundle                     // leaves of that tree
-	KeyInfo                    // the key that makes the request
+	KeyInfo                    // information about the request's key
 	Document                   // the OpenAPI document
 )
 
 // Variable is a variable in a path.
 type Variable struct{ Name, Description, Example string }
 
-// Variables are those in the path, except {id}.
+// Variables returns the variables in the path, except {id}.
 func (r *Route) Variables() (list []Variable) {
 	for _, v := range []Variable{
 		{"level", "The level: at 0 the hashes are those of events, and at each other one those of the full tiles below.", "0"},
@@ -53,17 +53,17 @@ func (r *Route) Variables() (list []Variable) {
 	return list
 }
 
-// Pattern is the path with * in the place of {tile}, which may have slashes.
+// Pattern returns the path with * in place of {tile}, which may have slashes.
 func (r *Route) Pattern() string { return strings.Replace(r.Path, "{tile}", "*", 1) }
 
-// OfTree reports whether answers are of the tree over the events, and not in JSON.
+// OfTree reports whether answers come from the tree of events. They are not JSON.
 func (r *Route) OfTree() bool { return r.Kind == Checkpoint || r.Kind == Tile || r.Kind == Bundle }
 
-// CanWait reports whether a request can wait for another answer than the caller has
+// CanWait reports whether a request can wait for an answer that the caller does not have yet
 // (docs/contract/decisions.md, "Waiting").
 func (r *Route) CanWait() bool { return r.IsList() || r.Kind == Checkpoint }
 
-// MediaType is that of answers with status 200.
+// MediaType returns the media type of answers with status 200.
 func (r *Route) MediaType() string {
 	switch r.Kind {
 	case Checkpoint:
@@ -78,18 +78,16 @@ func (r *Route) MediaType() string {
 // HasID reports whether the path names one object by its id.
 func (r *Route) HasID() bool { return strings.Contains(r.Path, "{id}") }
 
-// HasPosition reports whether answers are of a position of the workspace's log
-// (docs/contract/decisions.md, "Positions"). The key and the description of the API are
-// not in the log.
+// HasPosition reports whether answers show the workspace's log at a position
+// (docs/contract/decisions.md, "Positions"). The key information and the OpenAPI document do not.
 func (r *Route) HasPosition() bool { return r.Kind != KeyInfo && r.Kind != Document }
 
 // IsList reports whether answers are pages with a cursor, so that a request can wait for
 // something after it (docs/contract/decisions.md, "Waiting").
 func (r *Route) IsList() bool { return r.Kind == Rows || r.Kind == Credit || r.Kind == Events }
 
-// ReadOf tells where what an event is about is read: the path, with {object_id} or
-// {client_id} in the place of what the event's data has under that name. Empty: there is
-// nothing to read.
+// ReadOf returns the path at which the object of an event is read. {object_id} or {client_id}
+// stands for the value with that name in the event's data. Empty: there is nothing to read.
 func ReadOf(objectType string) string {
 	switch objectType {
 	case "invoice", "credit_note":

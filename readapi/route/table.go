@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// Table is every endpoint of the API, in the order of its description
+// Table returns every endpoint of the API, in the order of the OpenAPI document
 // (docs/contract/service.md, "Endpoints"; docs/contract/decisions.md, "Responses").
 func Table() []Route {
 	return slices.Concat(invoices(), payments(), timeEntries(), contractors(), clients(), events(), proof(), key())
@@ -150,7 +150,8 @@ func events() []Route {
 	}
 }
 
-// proof is the tree over the events (docs/contract/decisions.md, "A feed that proves itself").
+// proof returns the endpoints of the tree of events (docs/contract/decisions.md, "A feed that
+// proves itself").
 func proof() []Route {
 	return []Route{
 		{
@@ -177,7 +178,7 @@ func proof() []Route {
 	}
 }
 
-// key is what any valid key may ask for.
+// key returns the endpoints that any valid key may use.
 func key() []Route {
 	return []Route{
 		{
@@ -191,7 +192,7 @@ func key() []Route {
 	}
 }
 
-// paged are the parameters of a page, and those that select its rows.
+// paged returns the parameters of a page, followed by those that select its rows.
 func paged(selection ...Param) []Param {
 	return append([]Param{
 		{Name: "limit", Form: FormLimit, Description: "The most rows of a page.", Example: "50"},
@@ -211,8 +212,8 @@ func updatedSince() Param {
 	}
 }
 
-// include is a parameter of all lists of rows, also of those that no row leaves today,
-// so that followers treat all lists alike.
+// include is a parameter of all lists of rows, even of those that no row leaves today, so that
+// followers treat all lists alike.
 func include() Param {
 	return Param{
 		Name: "include", Form: FormInclude, Values: []string{"removed"}, Example: "removed",

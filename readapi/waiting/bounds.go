@@ -2,21 +2,20 @@ package waiting
 
 import "sync"
 
-// Limits bound how many requests wait at the same time.
+// Limits are the most requests that may wait at the same time.
 type Limits struct {
-	Process           int // in all; an eighth is for workspaces of which no request waits
-	HTTP1             int // of them, those that keep a connection for themselves; an eighth likewise
+	Process           int // in all; an eighth is reserved for workspaces without a waiting request
+	HTTP1             int // of these, over HTTP/1, where each holds a connection; an eighth is reserved likewise
 	PerWorkspace      int
-	PerWorkspaceHTTP1 int // of them, those that keep a connection for themselves
+	PerWorkspaceHTTP1 int // of these, over HTTP/1
 	PerKey            int
 }
 
-// newcomers is the part of the places of the process that workspaces without a waiting request have for
-// themselves: an eighth.
+// newcomers says which part of the waits, one in so many, is reserved for workspaces without a
+// waiting request.
 const newcomers = 8
 
-// Bounds counts the requests that wait. Its methods may be called by any number of
-// goroutines.
+// Bounds counts waiting requests and enforces Limits. It is safe for concurrent use.
 type Bounds struct {
 	limits Limits
 
@@ -28,20 +27,20 @@ type Bounds struct {
 	keys            map[string]int
 }
 
-// NewBounds makes Bounds that nobody has used.
+// NewBounds makes Bounds without waiting requests.
 func NewBounds(limits Limits) *Bounds {
 	return &Bounds{limits: limits, workspaces: map[string]int{}, workspacesHTTP1: map[string]int{}, keys: map[string]int{}}
 }
 
-// Open is how many requests wait.
+// Open returns how many requests wait.
 func (b *Bounds) Open() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.open
 }
 
-// Enter counts a request that is about to wait; false: too many do already. The caller
-// must call leave when it no longer waits; it may be called again.
+// Enter counts a request that is about to wait; false: too many wait already. The caller must call
+// leave when the request no longer waits; calling it again does nothing.
 func (b *Bounds) Enter(workspaceID, keyID string, http1 bool) (leave func(), ok bool) {
 	key := workspaceID + " " + keyID
 	b.mu.Lock()
@@ -65,7 +64,7 @@ func (b *Bounds) Enter(workspaceID, keyID string, http1 bool) (leave func(), ok 
 	}), true
 }
 
-// add counts. The caller holds mu.
+// add adds n to the counts of a request. The caller holds mu.
 func (b *Bounds) add(workspaceID, key string, http1 bool, n int) {
 	b.open += n
 	if http1 {
@@ -76,7 +75,7 @@ func (b *Bounds) add(workspaceID, key string, http1 bool, n int) {
 	addTo(b.keys, key, n)
 }
 
-// addTo counts in a map that has no zeros.
+// addTo adds n to a count, and deletes it at zero.
 func addTo(counts map[string]int, name string, n int) {
 	if counts[name] += n; counts[name] == 0 {
 		delete(counts, name)

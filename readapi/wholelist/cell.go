@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
-// appendCell appends a cell (RFC 4180): strings as the text that they are, all else as in
-// JSON, and nothing for null.
+// appendCell appends a cell (RFC 4180): strings as plain text, all other values as JSON, and
+// nothing for null.
 func (c *Columns) appendCell(b []byte, v *cell) ([]byte, error) {
 	if len(v.json) == 0 {
 		return b, nil
@@ -29,16 +29,16 @@ func (c *Columns) appendCell(b []byte, v *cell) ([]byte, error) {
 	return quote(b, begin), nil
 }
 
-// plain puts an apostrophe before a text that a spreadsheet would take for a formula,
-// which could send data away when the file is opened: also inside a cell, after what
-// separates cells for a spreadsheet that reads semicolons or tabs.
+// plain puts an apostrophe before text that a spreadsheet would take for a formula, which could
+// send data away when the file is opened. It does so inside a cell, too, after characters that a
+// spreadsheet may read as the end of a cell, such as semicolons and tabs.
 func plain(b []byte, begin int) []byte {
 	text := string(b[begin:])
 	if !strings.ContainsAny(text, formulaStarts) {
 		return b
 	}
 	b = b[:begin]
-	starts := true // of a cell
+	starts := true // the start of a cell
 	for _, r := range text {
 		if starts && strings.ContainsRune(formulaStarts, r) {
 			b = append(b, '\'')
@@ -66,7 +66,7 @@ func needsQuotes(text []byte) bool {
 	return jsonform.EndsLine(text)
 }
 
-// AppendCell appends a cell as whole lists have it (RFC 4180).
+// AppendCell appends a text as a cell of a whole list (RFC 4180).
 func AppendCell(b []byte, text string) []byte {
 	begin := len(b)
 	return quote(append(b, text...), begin)
@@ -83,7 +83,7 @@ func quote(b []byte, begin int) []byte {
 	b = append(b, make([]byte, marks+2)...)
 	at := len(b) - 1
 	b[at] = '"'
-	for i := end - 1; i >= begin; i-- { // from the end, in place
+	for i := end - 1; i >= begin; i-- { // backwards, in place
 		at--
 		b[at] = b[i]
 		if b[i] == '"' {

@@ -8,9 +8,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
-// Columns are the columns of a resource in CSV, in the order of its fields: those of an
-// object in a field stand in its place, under the names of both, as client.id. It belongs
-// to one list, whose goroutine alone uses it.
+// Columns are the columns of a resource in CSV, in the order of its fields. A field that is an
+// object has one column for each of its own fields, with a name such as client.id. Columns belongs
+// to one list, and only the list's goroutine uses it.
 type Columns struct {
 	root  node
 	names []string
@@ -18,19 +18,19 @@ type Columns struct {
 	plain bool // see Plain
 }
 
-// node is an object: the row itself, or one in a field.
+// node is an object: the row itself, or the value of a field.
 type node struct {
 	members []member
-	from    int // columns below it: from here
-	to      int // up to here
+	from    int // its first column
+	to      int // one after its last column
 }
 
 // member is a field of an object.
 type member struct {
 	name   string
 	column int   // of a value or an array
-	node   *node // of an object; nil: it is none
-	text   bool  // no number
+	node   *node // nil: the field is not an object
+	text   bool  // not a number
 }
 
 // cell is a value of the row that is being written.
@@ -39,7 +39,7 @@ type cell struct {
 	text bool
 }
 
-// NewColumns makes the columns of fields. shown tells of which parts they are.
+// NewColumns makes the columns of the fields whose parts are shown.
 func NewColumns(fields []jsonform.FieldDescription, shown func(jsonform.Part) bool) *Columns {
 	c := &Columns{}
 	c.root = *c.add("", fields, shown)
@@ -57,14 +57,14 @@ func (c *Columns) AndRemoved() *Columns {
 	return c
 }
 
-// Plain makes texts that a spreadsheet would take for a formula begin with an apostrophe.
-// It is for files that people open; programs get every text as it is.
+// Plain puts an apostrophe before texts that a spreadsheet would take for a formula. It is for
+// files that people open; programs get every text as it is.
 func (c *Columns) Plain() *Columns {
 	c.plain = true
 	return c
 }
 
-// Names are the names of the columns.
+// Names returns the names of the columns.
 func (c *Columns) Names() []string { return c.names }
 
 func (c *Columns) add(prefix string, fields []jsonform.FieldDescription, shown func(jsonform.Part) bool) *node {
@@ -86,14 +86,14 @@ func (c *Columns) add(prefix string, fields []jsonform.FieldDescription, shown f
 	return n
 }
 
-// isNumber reports whether values of a form may begin with a minus sign without being a
-// formula.
+// isNumber reports whether values of a form are numbers, which may begin with a minus sign without
+// being a formula.
 func isNumber(form jsonform.Form) bool {
 	return form == domain.FormMoney || form == domain.FormSignedMoney || form == domain.FormHours || form == domain.FormNumber || form == domain.FormInteger
 }
 
-// find returns the member of a name; next is where it stands if the row has its members in
-// the order of the fields.
+// find returns the member with a name, and its index. next is its index if the row has its members
+// in the order of the fields.
 func (n *node) find(name []byte, next int) (m *member, at int) {
 	for i := range n.members {
 		at = (next + i) % len(n.members)
@@ -104,20 +104,20 @@ func (n *node) find(name []byte, next int) (m *member, at int) {
 	return nil, next
 }
 
-// AppendHeader appends the row of names.
+// AppendHeader appends the header row.
 func (c *Columns) AppendHeader(b []byte) []byte {
 	for i, name := range c.names {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, name...) // letters, underscores and points
+		b = append(b, name...) // letters, underscores and dots, which need no quotes
 	}
 	return append(b, "\r\n"...)
 }
 
 var errRow = errors.New("a row of a list is not the JSON that its fields give")
 
-// AppendRow appends a row, which is the JSON object that a page has for it.
+// AppendRow appends a row, given as the JSON object that a page would have for it.
 func (c *Columns) AppendRow(b, row []byte) ([]byte, error) {
 	clear(c.cells)
 	rest, err := c.object(&c.root, row)
@@ -138,8 +138,8 @@ func (c *Columns) AppendRow(b, row []byte) ([]byte, error) {
 	return append(b, "\r\n"...), nil
 }
 
-// object finds the cells of an object and returns what follows it. What is no field of it
-// is not shown.
+// object finds the cells of an object and returns what follows it. It skips members that are not
+// fields.
 func (c *Columns) object(n *node, json []byte) (rest []byte, err error) {
 	if len(json) == 0 || json[0] != '{' {
 		return nil, errForm
@@ -168,7 +168,8 @@ func (c *Columns) object(n *node, json []byte) (rest []byte, err error) {
 	}
 }
 
-// value finds the cells of a member and returns what follows it.
+// value finds the cells of a member's value and returns what follows it. It skips the value if m is
+// nil.
 func (c *Columns) value(m *member, json []byte) (rest []byte, err error) {
 	if m != nil && m.node != nil && len(json) > 0 && json[0] == '{' {
 		return c.object(m.node, json)

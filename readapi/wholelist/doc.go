@@ -1,5 +1,5 @@
-// Package wholelist has what a whole list needs beside a page
-// (docs/contract/decisions.md, "Responses", whole lists): the forms in which its rows are
-// written, and the bound on how many are read at the same time. Which rows these are, and
-// what a key sees of them, is decided in readapi, as it is for pages.
+// Package wholelist has what a whole list needs in addition to a page (docs/contract/decisions.md,
+// "Responses", whole lists): the formats of its rows, and the limit on how many lists are read at
+// the same time. Package readapi decides which rows a list has and what a key sees of them, as it
+// does for pages.
 package wholelist

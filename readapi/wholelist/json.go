@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// The rows of the read tables are JSON that this program wrote, without white space
-// between its parts. What is here only finds where the parts end.
+// The rows of the read tables are JSON that this program wrote, without white space between tokens.
+// The functions below only find where its values end.
 
 var errForm = errors.New("it is not compact JSON")
 
-// cutString cuts a string, quotation marks included.
+// cutString cuts a string off, with its quotation marks.
 func cutString(json []byte) (text, rest []byte, err error) {
 	if len(json) == 0 || json[0] != '"' {
 		return nil, nil, errForm
@@ -33,7 +33,7 @@ func cutString(json []byte) (text, rest []byte, err error) {
 	}
 }
 
-// cutValue cuts any value.
+// cutValue cuts any value off.
 func cutValue(json []byte) (value, rest []byte, err error) {
 	rest, depth := json, 0
 	for len(rest) > 0 {
@@ -77,7 +77,7 @@ func isPunctuation(c byte) bool {
 	return false
 }
 
-// appendText appends what a string says, which cutString has cut.
+// appendText appends the text of a string that cutString has cut off.
 func appendText(b, quoted []byte) ([]byte, error) {
 	text := quoted[1 : len(quoted)-1]
 	for {
@@ -116,8 +116,8 @@ func appendText(b, quoted []byte) ([]byte, error) {
 	}
 }
 
-// cutCode cuts the digits of an escaped character, and those of the second half of a pair
-// of surrogates. Below 0: there are none.
+// cutCode reads the digits of an escaped character, and the second half of a surrogate pair. c is
+// below 0 if the digits are missing or wrong.
 func cutCode(text []byte) (c rune, rest []byte) {
 	c, rest = cutHex(text)
 	if !utf16.IsSurrogate(c) || len(rest) < 2 || rest[0] != '\\' || rest[1] != 'u' {

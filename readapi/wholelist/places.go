@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// Places bounds how many whole lists are read at the same time, in all and for one workspace. No
-// workspace can take all places, and none can keep them while another has nothing: the last place
-// is for one that has none, and where all are taken, a list that has been read for long gives its
-// place to one that has none.
+// Places limits how many whole lists are read at the same time, in all and for one workspace. A
+// list uses one place. The last free place is reserved for a workspace that has none. If all places
+// are taken, such a workspace gets the place of a list that has been read for long. So no workspace
+// can take all places, or keep them while another has none.
 type Places struct {
 	total, each int
-	grace       time.Duration // for which a list keeps its place
-	yields      time.Duration // for which a list may take to give it up
+	grace       time.Duration // how long a list keeps its place in any case
+	yields      time.Duration // how long a list may take to give its place up
 	clock       func() time.Time
 
 	mu     sync.Mutex
-	free   chan struct{} // closed when a place becomes free, and made anew
+	free   chan struct{} // closed and replaced when a place becomes free
 	used   int
-	usedBy map[string][]*place // by workspace, the oldest first; those that use some
+	usedBy map[string][]*place // by workspace, oldest first; only workspaces that use some
 }
 
-// place is that of a list.
+// place is the place of one list.
 type place struct {
 	since time.Time
 	end   context.CancelCauseFunc
@@ -39,15 +39,15 @@ type Full int
 // The reasons.
 const (
 	NotFull       Full = iota
-	FullWorkspace      // the workspace has as many as it may have
-	FullProcess        // all workspaces together have
+	FullWorkspace      // the workspace reads as many lists as it may
+	FullProcess        // no place is left for the workspace
 )
 
 // yields is how long a list may take to give up its place.
 const yields = 5 * time.Second
 
-// NewPlaces makes total places, each of them for one list, of which one workspace may have
-// so many. A list keeps its place for grace, whoever else needs it.
+// NewPlaces makes total places, of which one workspace may have at most each. A list keeps its
+// place for grace, even if another workspace needs it.
 func NewPlaces(total, each int, grace time.Duration) *Places {
 	return &Places{
 		total: max(1, total), each: max(1, each), grace: grace, yields: yields, clock: time.Now,
@@ -55,12 +55,13 @@ func NewPlaces(total, each int, grace time.Duration) *Places {
 	}
 }
 
-// Take takes a place. The list must be read with the context that it returns, and leave must be
-// called when it has ended; it may be called again. Without a place leave is nil.
+// Take takes a place, and may wait some seconds for another list to give one up. The list must be
+// read with the context that Take returns. leave must be called when the list has ended, and may be
+// called again. Without a place leave is nil, and full says why.
 func (p *Places) Take(ctx context.Context, workspaceID string) (list context.Context, leave func(), full Full) {
 	limited, cancel := context.WithTimeout(ctx, p.yields)
 	defer cancel()
-	asked := false // a list to give up its place
+	asked := false // whether a list was asked to give up its place
 	for {
 		list, leave, full, free, next := p.take(ctx, workspaceID, !asked)
 		asked = asked || next
@@ -75,8 +76,8 @@ func (p *Places) Take(ctx context.Context, workspaceID string) (list context.Con
 	}
 }
 
-// take takes a place if there is one. With ask it has the list that has been read for longest give up
-// its place, if the workspace has none.
+// take takes a place if there is one. Otherwise, if the workspace has none and ask is true, it ends
+// another list to free a place; asked reports whether it did.
 func (p *Places) take(ctx context.Context, workspaceID string, ask bool) (list context.Context, leave func(), full Full, free <-chan struct{}, asked bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,8 +97,8 @@ func (p *Places) take(ctx context.Context, workspaceID string, ask bool) (list c
 	return list, sync.OnceFunc(func() { p.leave(workspaceID, taken) }), NotFull, nil, false
 }
 
-// endOldest ends the list that has been read for longest, of the workspaces that read the most. False:
-// none has been read for long. The caller holds mu.
+// endOldest ends the longest-running list of the workspace that reads the most. It returns false if
+// no list has been read for long. The caller holds mu.
 func (p *Places) endOldest() bool {
 	var oldest *place
 	most, now := 0, p.clock()
@@ -138,7 +139,7 @@ func (p *Places) leave(workspaceID string, left *place) {
 	p.free = make(chan struct{})
 }
 
-// Used is how many lists are being read.
+// Used returns how many lists are being read.
 func (p *Places) Used() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

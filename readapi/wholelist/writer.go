@@ -20,7 +20,7 @@ type Writer struct {
 	buffer  []byte
 }
 
-// NewWriter makes a writer of a form. columns are those of CSV; nil for other forms.
+// NewWriter makes a writer for a form. columns are the columns of CSV; nil for other forms.
 func NewWriter(out io.Writer, form answer.Form, columns *Columns) *Writer {
 	w := &Writer{out: out, form: form, columns: columns, buffer: make([]byte, 0, chunk+chunk/4)}
 	if columns != nil {
@@ -29,9 +29,8 @@ func NewWriter(out io.Writer, form answer.Form, columns *Columns) *Writer {
 	return w
 }
 
-// Row adds a row, whose JSON is that of its fragments together and a closing brace. sent
-// says that a chunk was sent. The error is that of the stream, or says that the row cannot
-// be written.
+// Row adds a row. Its JSON is its fragments together with a closing brace. sent reports whether a
+// chunk was sent. The error comes from the stream, or says that the row cannot be written.
 func (w *Writer) Row(fragments [][]byte) (sent bool, err error) {
 	if w.columns == nil {
 		begin := len(w.buffer)

@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 )
 
-// changed marks the webhooks of workspaces dirty. Others of these workspaces may
-// not be held here, so they are claimed.
+// changed marks the held webhooks of workspaces dirty, and claims others of these workspaces, which
+// may not be held here.
 func (s *Scheduler) changed(e Changed) {
 	if e.All {
 		for _, list := range s.byWorkspace {
@@ -74,8 +74,8 @@ func (s *Scheduler) polled(now time.Time, e Polled) {
 			}
 		case !q.evict.evicting:
 			q.fill(a, r)
-			// A time that is still to come stays: a retry that was recorded during
-			// the poll is not in its answer.
+			// A retry that was recorded during the poll is not in its answer, so an earlier time
+			// that is still to come stays.
 			s.retryAt(now, q, a.NextAttempt)
 		}
 		s.polls.ended(now, q)
@@ -96,8 +96,8 @@ func (s *Scheduler) pollFailed(now time.Time, poll *Poll) {
 	}
 }
 
-// unknownEndpoint stands for settings that are not known. Its epoch and version
-// match no row, so no cursor is moved under it.
+// unknownEndpoint returns an Endpoint for unknown settings. Its epoch and version match no row, so
+// no cursor moves under it.
 func unknownEndpoint() *Endpoint { return &Endpoint{Epoch: -1, Version: -1} }
 
 func (s *Scheduler) claimed(now time.Time, e Claimed) {
@@ -124,7 +124,7 @@ func (s *Scheduler) claimed(now time.Time, e Claimed) {
 	}
 }
 
-// evict starts giving a webhook back.
+// evict starts the release of a webhook.
 func (s *Scheduler) evict(q *queue) {
 	if q.evict.evicting {
 		return
@@ -136,7 +136,7 @@ func (s *Scheduler) evict(q *queue) {
 	s.releaseIfDone(q)
 }
 
-// releaseIfDone releases a webhook that is evicting when nothing of it is open.
+// releaseIfDone releases an evicting webhook when it has nothing open.
 func (s *Scheduler) releaseIfDone(q *queue) {
 	if q.evict.evicting && q.unrecorded == 0 && !q.apart && !q.poll.underWay && s.queues[q.key] == q {
 		forget(s, q)
@@ -144,9 +144,8 @@ func (s *Scheduler) releaseIfDone(q *queue) {
 	}
 }
 
-// forget removes a queue from what is held. It stays in byWorkspace until its release
-// is recorded: until then nobody else can claim it, so an event that comes meanwhile
-// is marked here.
+// forget removes a queue from the held ones. It stays in byWorkspace until its release is recorded:
+// nobody else can claim it before that, so an event that comes meanwhile is marked here.
 func forget(s *Scheduler, q *queue) {
 	delete(s.queues, q.key)
 	delete(s.claims.debounced, q.key.WorkspaceID) // there may be something to claim again
@@ -156,8 +155,7 @@ func forget(s *Scheduler, q *queue) {
 	}
 }
 
-// recorded frees the places of attempts whose results are stored, and finishes
-// releases.
+// recorded frees the slots of attempts whose results are stored, and finishes releases.
 func (s *Scheduler) recorded(now time.Time, e Recorded) {
 	r := e.Record
 	if !r.Apart {
@@ -190,7 +188,7 @@ func (s *Scheduler) recorded(now time.Time, e Recorded) {
 	}
 }
 
-// released claims webhooks again that have something to do, and tells other processes which
+// released claims again the webhooks that got work meanwhile, and tells other processes which
 // webhooks are left to them.
 func (s *Scheduler) released(list []*queue) {
 	var notify []string
@@ -221,7 +219,7 @@ func (s *Scheduler) released(list []*queue) {
 type starts struct {
 	bound, limit int
 	startable    []*queue
-	overLimit    []*queue // could start, if the process had not reached its limit
+	overLimit    []*queue // could start if the process had not reached its limit
 	throttle     throttle
 	inFlight     int // attempts of the process
 }
@@ -264,8 +262,8 @@ func (s *starts) next(now time.Time, webhooks int) *queue {
 	return nil
 }
 
-// ended lists some queues that met the process's limit, after an attempt has
-// ended.
+// ended is called after an attempt has ended. It lists again some of the queues that met the
+// process's limit.
 func (s *starts) ended(now time.Time) {
 	s.inFlight--
 	for range min(len(s.overLimit), 8) {
@@ -273,7 +271,7 @@ func (s *starts) ended(now time.Time) {
 	}
 }
 
-// clear forgets all queues; attempts under way still count.
+// clear forgets all queues; attempts in flight still count.
 func (s *starts) clear() { s.startable, s.overLimit, s.throttle.queues = nil, nil, nil }
 
 // enqueue lists a queue that may be able to start an attempt.
@@ -281,8 +279,8 @@ func (s *Scheduler) enqueue(now time.Time, q *queue) {
 	if !s.draining {
 		s.starts.enqueue(now, q)
 	}
-	// Record soon when the queue has reached its bound. One that is failing waits for
-	// the next batch, so that it does not cost the others commits.
+	// Record soon when the queue has reached its bound. A failing queue waits for the next batch,
+	// so that it does not cause extra commits.
 	if q.unrecorded >= s.cfg.Bound && !q.apart && q.health.FailingSince.IsZero() && q.waiting() > 0 {
 		s.results.urgent = true
 	}
@@ -297,7 +295,7 @@ func (s *Scheduler) startAttempts(now time.Time) {
 		a := q.start(now.Add(-s.cfg.Retention))
 		q.evict.lastUsed = now
 		s.polls.refill(q)
-		if a == nil { // all that was read is past its retention, or waits for what is open
+		if a == nil { // everything read is past its retention, or waits for an open attempt
 			s.starts.inFlight--
 			continue
 		}
@@ -328,8 +326,8 @@ func (s *Scheduler) attempted(now time.Time, e Attempted) {
 	s.enqueue(now, q)
 }
 
-// notAttempted pauses a webhook, longer each time. Its settings are read again:
-// the key that opens its secret may have come.
+// notAttempted pauses a webhook, longer each time. Its settings are read again, because the key
+// that opens its secret may be there by now.
 func (s *Scheduler) notAttempted(now time.Time, e NotAttempted) {
 	a, q := e.Attempt, e.Attempt.queue
 	s.starts.ended(now)
@@ -346,10 +344,10 @@ func (s *Scheduler) notAttempted(now time.Time, e NotAttempted) {
 	s.emit(Paused{Attempt: a, Err: e.Err, Pause: pause})
 }
 
-// Results are batched because every commit delays the whole server. A batch is
-// written after linger, or when it has batchSize results. When a webhook needs its
-// places to send more, the batch is written after urgentLinger, and at once if few
-// attempts are under way, because then few results would join it.
+// Results are batched because every commit delays the whole server. A batch is written after
+// linger, or when it has batchSize results. If a webhook needs its slots to send more, the batch is
+// written after urgentLinger, or at once if few attempts are in flight, because then few results
+// would join it.
 const (
 	linger       = 10 * time.Millisecond
 	urgentLinger = 3 * time.Millisecond
@@ -360,16 +358,16 @@ const (
 	maxBatch = 500
 )
 
-// results are what is to be recorded.
+// results holds what is to be recorded.
 type results struct {
 	attempts []*Attempt
 	first    time.Time // when the oldest of them came
 	urgent   bool
-	apart    []*Attempt // of webhooks that are written apart; to be recorded after that
+	apart    []*Attempt // of webhooks that are being written apart; to be recorded after that
 
 	save         []*queue // cursors to be stored
 	evicted      []*queue // to be released
-	evictedApart []*queue // of which something is written apart; to be released after that
+	evictedApart []*queue // of webhooks that are being written apart; to be released after that
 	changes      []*HealthChange
 
 	underWay *Record
@@ -386,8 +384,8 @@ func (r *results) add(a *Attempt, now time.Time) {
 	r.attempts = append(r.attempts, a)
 }
 
-// due is when the next record is to be written; zero: there is nothing to
-// record, or a record is under way.
+// due returns when the next record is to be written; zero: there is nothing to record, or a record
+// is being written.
 func (r *results) due(now time.Time, inFlight int, draining bool) time.Time {
 	switch {
 	case r.underWay != nil:
@@ -478,12 +476,12 @@ func (r *results) judge(a *Attempt, p policy.Policy) {
 		a.state = p.DecideOff(attempted)
 		return
 	}
-	// Turning it off cancels what is pending. If somebody pauses it first, that goes on.
+	// Turning the webhook off cancels pending deliveries. If somebody pauses it first, they go on.
 	if (e.Paused || q.health.turningOff) && !attempted.Success {
 		a.state, a.next = p.DecideUncounted(attempted)
 		return
 	}
-	// What the address before came to says nothing about the present one.
+	// A result from the old address says nothing about the present one.
 	if a.toOtherAddress() {
 		if a.state = policy.Succeeded; !attempted.Success {
 			a.state, a.next = p.DecideUncounted(attempted)

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// fruitlessPause is the pause after a claim that took nothing. Nearly all
-	// webhooks with events are held already, so claims for them are collected.
+	// fruitlessPause is the pause after a claim that took nothing. Nearly all webhooks with events
+	// are held already, so claims are collected during the pause.
 	fruitlessPause = 20 * time.Millisecond
 
-	// debounceTime is how long a workspace in which there was nothing to claim is
-	// left out. In a busy workspace whose webhooks are all held, not every event
-	// is worth a claim. A sweep finds what is missed.
+	// debounceTime is how long claims leave out a workspace that had nothing to claim. In a busy
+	// workspace whose webhooks are all held, not every event is worth a claim. A sweep finds what
+	// is missed.
 	debounceTime = 200 * time.Millisecond
-	// maxDebounced bounds the workspaces that are remembered for that.
+	// maxDebounced bounds how many of these workspaces are remembered.
 	maxDebounced = 10_000
 )
 
@@ -30,8 +30,8 @@ type claims struct {
 	notBefore time.Time
 	blocked   bool // while held webhooks are reconciled with the database
 
-	debounced   map[string]time.Time // workspaces with nothing to claim, until when
-	coolingDown map[Key]time.Time    // webhooks that are left to other processes, until when
+	debounced   map[string]time.Time // workspaces with nothing to claim, and until when
+	coolingDown map[Key]time.Time    // webhooks left to other processes, and until when
 }
 
 func newClaims() claims {
@@ -85,8 +85,7 @@ func (c *claims) take(lease string, now time.Time) *Claim {
 	return claim
 }
 
-// done ends the claim under way. It remembers the workspaces in which nothing was
-// claimed.
+// done ends the current claim and remembers the workspaces in which nothing was claimed.
 func (c *claims) done(claim *Claim, claimed []Loaded, now time.Time) {
 	c.underWay = nil
 	if len(c.debounced) > maxDebounced {
@@ -103,7 +102,7 @@ func (c *claims) done(claim *Claim, claimed []Loaded, now time.Time) {
 	}
 }
 
-// failed ends the claim under way, which was not made or not to the end, and puts it back.
+// failed ends the current claim, which failed or was incomplete, and puts it back.
 func (c *claims) failed(claim *Claim) {
 	c.underWay = nil
 	for _, w := range claim.WorkspaceIDs {
@@ -114,7 +113,7 @@ func (c *claims) failed(claim *Claim) {
 	}
 }
 
-// next is when take may return a claim; zero: not before another event.
+// next returns when take may return a claim; zero: not before another event.
 func (c *claims) next(now time.Time) time.Time {
 	switch {
 	case c.underWay != nil || c.blocked || c.empty():
@@ -132,8 +131,8 @@ func (k Key) compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.WorkspaceID, o.WorkspaceID), cmp.Compare(k.WebhookID, o.WebhookID))
 }
 
-// leaseRenewed rebalances webhooks with other processes, and frees what is held
-// in the database only.
+// leaseRenewed rebalances webhooks with other processes, and frees webhooks that are held only in
+// the database.
 func (s *Scheduler) leaseRenewed(now time.Time, e LeaseRenewed) {
 	if e.Lease != s.lease {
 		return
@@ -163,9 +162,9 @@ func rebalance(s *Scheduler, now time.Time, c Census) {
 	}
 }
 
-// reconcile is needed when the database has more webhooks under this process's
-// lease than are known here: the answer to a claim was lost. It waits until
-// nothing is being claimed or released, and nothing is claimed meanwhile.
+// reconcile emits a Reconcile if the database has more webhooks under this process's lease than are
+// known here, because the answer to a claim was lost. It waits until nothing is being claimed or
+// released, and blocks claims meanwhile.
 func reconcile(s *Scheduler, c Census) {
 	releasing := len(s.results.evicted) > 0 || s.results.underWay != nil && len(s.results.underWay.Releases) > 0
 	if c.Mine <= len(s.queues) || s.claims.underWay != nil || s.claims.blocked || releasing || s.draining {
@@ -185,8 +184,8 @@ func reconcile(s *Scheduler, c Census) {
 	s.emit(Reconcile{Lease: s.lease, Known: known})
 }
 
-// leaseLost forgets all queues, because other processes may hold them. Attempts
-// under way end and are not recorded.
+// leaseLost forgets all queues, because other processes may hold them. Attempts in flight end and
+// are not recorded.
 func (s *Scheduler) leaseLost(lease string) {
 	if lease != s.lease || s.taking {
 		return
@@ -212,8 +211,8 @@ const (
 
 	// maxPollBatch is how many webhooks one poll reads for.
 	maxPollBatch = 64
-	// maxPolls is how many polls run at once, so that one slow statement (missed
-	// events of weeks) does not delay the others.
+	// maxPolls is how many polls run at once, so that one slow statement (such as weeks of missed
+	// events) does not delay the others.
 	maxPolls = 2
 )
 
@@ -263,7 +262,7 @@ func (p *polls) take() *Poll {
 	return poll
 }
 
-// ended is called for each queue of a poll that was answered.
+// ended is called for each queue of a poll that has ended.
 func (p *polls) ended(now time.Time, q *queue) {
 	q.poll.underWay, q.poll.at = false, now
 	clear(q.poll.recorded)
@@ -273,7 +272,7 @@ func (p *polls) ended(now time.Time, q *queue) {
 	}
 }
 
-// request says what is to be read for a queue.
+// request returns what to read for a queue.
 func (q *queue) request() PollRequest {
 	r := PollRequest{
 		Key: q.key, Version: q.endpoint.Version, Events: q.endpoint.Events, After: q.live.scanned,
@@ -316,9 +315,9 @@ func (q *queue) fill(a *PollResult, r *PollRequest) {
 	}
 }
 
-// change gives a queue new settings. It returns false if the webhook was turned off,
-// or off and on again, or paused since they were read: then others may have moved its
-// cursor, and counted from there, so the queue must be released.
+// change gives a queue new settings. It returns false if the webhook was turned off, turned off and
+// on again, or paused since its settings were read. Others may then have moved its cursor and
+// counted from there, so the queue must be released.
 func (q *queue) change(w *Loaded) bool {
 	if w.Endpoint.Epoch != q.endpoint.Epoch {
 		return false
@@ -332,7 +331,7 @@ func (q *queue) change(w *Loaded) bool {
 	}
 	moved := w.Endpoint.AddressVersion != q.endpoint.AddressVersion
 	if moved || q.endpoint.Paused && w.Endpoint.On {
-		q.health = healthState{Health: w.Health} // which another address and resuming clear
+		q.health = healthState{Health: w.Health} // another address and resuming clear it
 	}
 	if moved {
 		q.pause = pauseState{}
@@ -342,8 +341,8 @@ func (q *queue) change(w *Loaded) bool {
 	return true
 }
 
-// outdated gives a queue that change has refused the settings by which the results of its
-// last attempts are judged. If it was only paused, they still count.
+// outdated gives a queue the settings that change has refused, so that the results of its last
+// attempts are judged by them. If the webhook was only paused, the results still count.
 func (q *queue) outdated(w *Loaded) {
 	if q.endpoint.Epoch < w.Endpoint.Kept {
 		q.endpoint = unknownEndpoint()

@@ -16,10 +16,11 @@
 //	LeaseRenewed          it lasts longer     Reconcile, Record
 //	Tick, Drain           time has passed     any of them
 //
-// What it keeps:
+// It guarantees:
 //
-//   - Nothing is skipped, but events past their retention, which are counted. A cursor never moves past a message whose result is not
-//     recorded, so a process that takes over sends it again.
+//   - Nothing is skipped except events past their retention, which are counted. A
+//     cursor never moves past a message whose result is not recorded, so a process
+//     that takes over sends it again.
 //   - A webhook never has more than its bound of messages that are started and
 //     not recorded.
 //   - First attempts of a webhook start in log order.

@@ -12,25 +12,24 @@ import (
 type Event interface{ event() }
 
 type (
-	// Changed says that the visible position of workspaces moved, or their webhooks were
+	// Changed says that the visible position of workspaces advanced, or that their webhooks were
 	// changed.
 	Changed struct {
 		WorkspaceIDs []string
 		All          bool // notifications may have been lost: any workspace may have changed
 	}
 
-	// Found says that a sweep found webhooks with something to do that no other process
-	// holds.
+	// Found says that a sweep found webhooks with work that no other process holds.
 	Found struct{ Candidates []Candidate }
 
 	// Claimed answers Claim: which webhooks are held by this process now.
 	Claimed struct {
 		Claim     *Claim
 		Endpoints []Loaded
-		More      bool // a claim is bounded: others may be left of those that it was for
+		More      bool // the claim reached its limit: there may be more to claim
 	}
 
-	// ClaimFailed answers Claim: nothing is held that was not held before.
+	// ClaimFailed answers Claim: this process holds no more webhooks than before.
 	ClaimFailed struct{ Claim *Claim }
 
 	// Polled answers Poll.
@@ -38,8 +37,7 @@ type (
 		Poll    *Poll
 		Results []PollResult // one for each request, in order
 
-		// Changed are the webhooks whose settings have another version than the
-		// request says, as they are now.
+		// Changed has the current settings of webhooks whose version differs from the request's.
 		Changed map[Key]*Loaded
 	}
 
@@ -59,12 +57,11 @@ type (
 		Err     error
 	}
 
-	// Returned answers Start: the dispatcher stops and did not make the attempt.
+	// Returned answers Start: the dispatcher is stopping and did not make the attempt.
 	Returned struct{ Attempt *Attempt }
 
-	// Recorded answers Record. Locked are the parts of it that could not be written,
-	// each of one webhook, because another transaction has locked a row of that
-	// webhook.
+	// Recorded answers Record. Locked are the parts that could not be written, each of one webhook,
+	// because another transaction has locked a row of that webhook.
 	Recorded struct {
 		Record *Record
 		Locked []*Record
@@ -73,16 +70,16 @@ type (
 	// HealthChanged answers ChangeHealth.
 	HealthChanged struct{ Change *HealthChange }
 
-	// LeaseTaken answers TakeLease, or comes first of all.
+	// LeaseTaken answers TakeLease, or is the first event of all.
 	LeaseTaken struct {
 		Lease string
-		At    time.Time // before the statement that took it
+		At    time.Time // a time before the statement that took it
 	}
 
 	// LeaseRenewed says that the lease lasts again from At on.
 	LeaseRenewed struct {
 		Lease  string
-		At     time.Time // before the statement that renewed it
+		At     time.Time // a time before the statement that renewed it
 		Census Census
 	}
 
@@ -95,8 +92,7 @@ type (
 	// Tick says that time has passed. It is due at Scheduler.NextTick.
 	Tick struct{}
 
-	// Drain asks to start nothing more, finish what is under way, and release
-	// everything.
+	// Drain asks to start nothing more, finish what is in flight, and release everything.
 	Drain struct{}
 )
 
@@ -118,50 +114,50 @@ func (Reconciled) event()    {}
 func (Tick) event()          {}
 func (Drain) event()         {}
 
-// Candidate is a webhook that has something to do.
+// Candidate is a webhook with work.
 type Candidate struct {
 	Key     Key
-	Visible int64 // visible position of its workspace, if events after its cursor are what it has to do; otherwise 0
+	Visible int64 // visible position of its workspace, if new or missed events wait; otherwise 0
 }
 
-// Loaded is a webhook as its rows have it.
+// Loaded is a webhook as stored in its rows.
 type Loaded struct {
 	Key                   Key
 	Endpoint              *Endpoint
 	Health                policy.Health
 	Position              int64 // of its cursor
-	ReplayAfter, ReplayTo int64 // missed events are sent after the first position, up to the second; 0: none are
+	ReplayAfter, ReplayTo int64 // send missed events above ReplayAfter, up to ReplayTo; 0: none
 
-	// Sent are the positions after the cursor that the history of deliveries has
-	// already: they are not sent again.
+	// Sent holds the positions after the cursor that are in the history of deliveries already. They
+	// are not sent again.
 	Sent map[int64]struct{}
 }
 
-// PollResult is what there is to send to one webhook.
+// PollResult is what to send to one webhook.
 type PollResult struct {
 	Found       bool // the webhook exists
 	Visible     int64
 	NextAttempt time.Time // when the next retry after those read is due; zero: none waits
 	Attempts    [sources][]*Attempt
 
-	LiveTo, ReplayTo int64 // what the log was read up to, for the two sources
+	LiveTo, ReplayTo int64 // positions up to which the log was read, for the two sources
 }
 
 // Census is what a process learns when it renews its lease.
 type Census struct {
 	Processes  int // that are alive, this one included
-	Held, Mine int // webhooks that any process, or this one, holds
+	Held, Mine int // webhooks held by any process, and by this one
 }
 
 // Effect is something that the dispatcher has to do.
 type Effect interface{ effect() }
 
 type (
-	// Poll reads what there is to send to webhooks.
+	// Poll reads what to send to webhooks.
 	Poll struct{ Requests []PollRequest }
 
-	// Claim takes webhooks that no process holds: those of some workspaces and
-	// some by name, except a few.
+	// Claim takes webhooks that no process holds: those of WorkspaceIDs and those in Keys, without
+	// those in Except.
 	Claim struct {
 		Lease        string
 		WorkspaceIDs []string
@@ -186,7 +182,7 @@ type (
 	// TakeLease gives up a lease, if there was one, and takes a new one.
 	TakeLease struct{ Old string }
 
-	// Reconcile frees webhooks that are held under the lease and are not known
+	// Reconcile releases webhooks that the database holds under the lease but that are not known
 	// here, because the answer to a claim was lost.
 	Reconcile struct {
 		Lease string
@@ -201,7 +197,7 @@ type (
 // Repeating it after an error is safe.
 type Record struct {
 	Lease    string
-	Apart    bool // a part of another one, which waits for the lock of its one webhook
+	Apart    bool // a part of another record, about one webhook with a locked row
 	Attempts []AttemptRecord
 	Cursors  []CursorRecord
 	Health   []HealthRecord
@@ -210,7 +206,7 @@ type Record struct {
 	attempts []*Attempt
 	evicted  []*queue
 	changes  []*HealthChange
-	queues   []*queue // that it is about, some more than once
+	queues   []*queue // the webhooks of the record, some more than once
 }
 
 func (*Poll) effect()        {}
@@ -223,14 +219,14 @@ func (TakeLease) effect()    {}
 func (Reconcile) effect()    {}
 func (Notify) effect()       {}
 
-// PollRequest says what is to be read for a webhook.
+// PollRequest says what to read for a webhook.
 type PollRequest struct {
 	Key     Key
 	Version int      // of the settings known here
 	Events  []string // event types; nil: all
 
 	After       int64 // read the log after this position
-	LiveLimit   int   // at most so many attempts of each source
+	LiveLimit   int   // maximum number of attempts to read, for each source
 	RetryLimit  int
 	ReplayLimit int
 
@@ -244,10 +240,10 @@ type HealthChange struct {
 	Key      Key
 	Endpoint *Endpoint
 	Change   policy.Change
-	Since    time.Time // of failing
+	Since    time.Time // when it began to fail
 	At       time.Time // end of the attempt that led to it
-	Reason   string    // of its failure
-	Answer   string    // its response
+	Reason   string    // why that attempt failed
+	Answer   string    // the receiver's response to it
 
 	queue *queue
 }
@@ -262,7 +258,7 @@ type AttemptRecord struct {
 	Number    int // of the attempt, from 1
 	Before    int
 	State     policy.State
-	Next      time.Time // of a pending delivery
+	Next      time.Time // next attempt of a pending delivery
 	Epoch     int
 	Result    attempt.Result
 
@@ -276,8 +272,9 @@ type CursorRecord struct {
 	Position       int64
 	Replayed       int64 // 0: no missed events are being sent
 
-	// Events that were passed over because they were past their retention: new ones up
-	// to Position, and missed ones up to Replayed. They are counted when the cursor moves.
+	// Expired and ReplayExpired count events that were skipped because they were past their
+	// retention: new ones up to Position, and missed ones up to Replayed. The counts are added when
+	// the cursor moves.
 	Expired, ReplayExpired int64
 }
 
@@ -293,29 +290,29 @@ type HealthRecord struct {
 // Key identifies a webhook.
 type Key struct{ WorkspaceID, WebhookID string }
 
-// Endpoint is a webhook's settings, as its row has them. It is never changed;
-// new settings are a new Endpoint.
+// Endpoint is a webhook's settings, as stored in its row. It is never changed; new settings are a
+// new Endpoint.
 type Endpoint struct {
 	URL      *url.URL
 	Address  string   // URL as the user wrote it
 	Name     string   // for people; empty: none
 	Events   []string // event types; nil: all
 	On       bool
-	Paused   bool // not on: what there is to send waits, but for what a person sends by hand
-	Standard bool // messages have the headers of Standard Webhooks, too
+	Paused   bool // not on: everything waits except what a person sends by hand
+	Standard bool // messages also carry the Standard Webhooks headers
 	Version  int  // raised by every change that a user makes
 	Epoch    int  // raised when the webhook is turned off, on, or paused
-	Kept     int  // what was decided or is pending since this epoch still counts
-	// AddressVersion is the version that came with the address. What an attempt under another
-	// one comes to says nothing about this address.
+	Kept     int  // results and pending deliveries since this epoch still count
+	// AddressVersion is the version in which the address was set. The result of an attempt under
+	// another AddressVersion says nothing about this address.
 	AddressVersion int
 	Secret         string
-	Old            []OldSecret // sign too until their time ends, newest first
-	Broken         error       // why no message can be sent, such as a secret that cannot be opened; nil: it can
+	Old            []OldSecret // also sign until they expire, newest first
+	Broken         error       // why no message can be sent, such as a secret that cannot be opened; nil: messages can be sent
 }
 
-// pendingEpoch is the epoch of a delivery that is tried again after an attempt under these
-// settings. While a webhook is paused only what a person sends has its present epoch.
+// pendingEpoch returns the epoch of a delivery that is tried again after an attempt under these
+// settings. While a webhook is paused, only deliveries that a person sends have its current epoch.
 func (e *Endpoint) pendingEpoch() int {
 	if e.Paused {
 		return e.Epoch - 1
@@ -365,7 +362,7 @@ type Attempt struct {
 
 	CreatedAt time.Time // of the delivery; zero before its first attempt
 	Made      int       // attempts made before this one
-	Before    int       // of them before the retry schedule began again; see policy.Attempted
+	Before    int       // attempts made before the retry schedule began again; see policy.Attempted
 	Once      bool      // "Send again"; see policy.Attempted
 
 	// Endpoint is the webhook's settings when the attempt was started.
@@ -374,13 +371,13 @@ type Attempt struct {
 	queue  *queue
 	result attempt.Result
 	state  policy.State
-	next   time.Time // of a pending delivery
+	next   time.Time // next attempt of a pending delivery
 }
 
-// Number is the attempt's number in its delivery, from 1.
+// Number returns the attempt's number in its delivery, from 1.
 func (a *Attempt) Number() int { return a.Made + 1 }
 
-// due is when the next attempt of a pending delivery is to be made: at once if the webhook has
+// due returns when the next attempt of a pending delivery is due: at once if the webhook has
 // another address by now.
 func (a *Attempt) due() time.Time {
 	if a.state == policy.Pending && a.toOtherAddress() {
@@ -389,13 +386,13 @@ func (a *Attempt) due() time.Time {
 	return a.next
 }
 
-// toOtherAddress tells whether the webhook has another address by now than that of the attempt.
+// toOtherAddress reports whether the webhook's address has changed since the attempt was started.
 func (a *Attempt) toOtherAddress() bool {
 	return a.Endpoint.AddressVersion != a.queue.endpoint.AddressVersion
 }
 
-// Key identifies the webhook that the attempt is for.
+// Key returns the webhook that the attempt is for.
 func (a *Attempt) Key() Key { return a.queue.key }
 
-// DeliveryID is the same for all attempts of a delivery.
+// DeliveryID returns the id of the delivery, the same for all its attempts.
 func (a *Attempt) DeliveryID() string { return a.EventID + "_" + a.queue.key.WebhookID }

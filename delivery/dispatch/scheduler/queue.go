@@ -10,8 +10,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 )
 
-// queue is a webhook that this process holds: what was read for it, what is
-// under way, and how far it has come.
+// queue is a webhook that this process holds: what was read for it, what is in flight, and how far
+// it has come.
 type queue struct {
 	key      Key
 	endpoint *Endpoint
@@ -21,8 +21,8 @@ type queue struct {
 	turn    Source // the source whose turn it is next
 	// open are the attempts that are started and not recorded, by position.
 	open       [sources]map[int64]struct{}
-	inFlight   int // of them, being made
-	unrecorded int // all of them
+	inFlight   int // open attempts that are being made
+	unrecorded int // all open attempts
 
 	live   liveRange
 	replay replayRange
@@ -31,7 +31,7 @@ type queue struct {
 	evict  evictState
 	costly costlyState
 
-	apart   bool // a record of it is written apart, and nothing else of it is recorded
+	apart   bool // a record of it is being written apart, and nothing else of it is recorded
 	listed  bool // in one of the scheduler's lists of queues that may start something
 	pause   pauseState
 	timer   timer
@@ -45,13 +45,13 @@ type healthState struct {
 	turningOff bool
 }
 
-// pauseState is about attempts that could not be made.
+// pauseState tracks attempts that could not be made.
 type pauseState struct {
 	until time.Time
 	inRow int // pauses without an attempt between them
 }
 
-// unsaved is what is stored once a second, if it changed.
+// unsaved holds what is stored once a second, if it changed.
 type unsaved struct {
 	cursor bool // results were recorded since the cursor was stored
 	// expired counts events that were past their retention, by source. All of them are
@@ -64,45 +64,44 @@ type liveRange struct {
 	scanned int64 // the log was read up to here
 	visible int64 // the workspace's visible position, as last read
 	saved   int64 // what the stored cursor says
-	// sent are positions after saved that another process had sent before.
+	// sent holds positions after saved that another process had sent before.
 	sent map[int64]struct{}
-	// passed is the highest position of a first attempt that is recorded.
+	// passed is the highest position of a recorded first attempt.
 	passed int64
 }
 
-// replayRange is the part of the log whose missed events are sent.
+// replayRange is the part of the log whose missed events are being sent.
 type replayRange struct {
 	scanned int64 // read up to here
 	to      int64 // last position; 0: there are no missed events
 	saved   int64
 }
 
-// retryState is about deliveries that wait in the database.
+// retryState tracks deliveries that wait in the database.
 type retryState struct {
 	next time.Time // when the scheduler looks for the next one
 	more bool      // more are due than were read
 }
 
-// pollState is about reading for a queue.
+// pollState tracks reading for a queue.
 type pollState struct {
-	dirty    bool // waits to be read for
+	dirty    bool // waits for a poll
 	underWay bool
-	again    bool // became dirty while it was read for
+	again    bool // became dirty during the poll
 	at       time.Time
-	// recorded are positions that were recorded while the poll was under way: it
-	// may still return them.
+	// recorded holds positions that were recorded during the poll, which may still return them.
 	recorded map[int64]struct{}
 }
 
-// evictState is about giving a webhook back.
+// evictState tracks the release of a webhook.
 type evictState struct {
-	lastUsed time.Time // it is released when it has been idle for a while since then
+	lastUsed time.Time // it is released when it has been idle for Config.Idle since then
 
 	evicting   bool // start nothing more; release when everything is recorded
 	changed    bool // became dirty while it was evicting: claim it again
-	rebalanced bool // leaves so that another process takes it
+	rebalanced bool // released so that another process takes it
 	lost       bool // belongs to a lease that is over: nothing of it is recorded
-	paused     bool // it was paused since it was loaded: its cursor stays where the row has it
+	paused     bool // it was paused after it was loaded: its stored cursor does not move
 }
 
 func newQueue(w *Loaded, now time.Time) *queue {
@@ -129,8 +128,7 @@ func newQueue(w *Loaded, now time.Time) *queue {
 	return q
 }
 
-// mayStart tells whether the queue has something to send and is not held back by
-// its own state.
+// mayStart reports whether the queue has something to send and its own state does not hold it back.
 func (q *queue) mayStart(bound int, now time.Time) bool {
 	return !q.evict.evicting && !q.health.turningOff && q.unrecorded < bound && q.waiting() > 0 && !now.Before(q.pause.until)
 }
@@ -143,9 +141,9 @@ func (q *queue) waiting() (n int) {
 	return n
 }
 
-// start takes the next attempt, of an event published at or after oldest unless it
-// is a retry. The sources take turns, so that neither a long backlog nor many
-// retries hold the others up. It returns nil when there is none now.
+// start takes the next attempt. Its event was published at or after oldest, unless it is a retry.
+// The sources take turns, so that neither a long backlog nor many retries hold the others up. start
+// returns nil if there is none now.
 func (q *queue) start(oldest time.Time) *Attempt {
 	for range sources {
 		from := q.turn
@@ -163,11 +161,10 @@ func (q *queue) start(oldest time.Time) *Attempt {
 	return nil
 }
 
-// passHistory drops the first pending events of a source as long as they were
-// published before oldest, and counts them. Publish times rise with the position.
-// It returns false when there are some behind an attempt that is open: they have to
-// wait for it, so that everything counted is before the cursor that is stored with
-// the count.
+// passHistory drops and counts the first pending events of a source that were published before
+// oldest. Publish times rise with the position. It returns false if such an event is behind an open
+// attempt: it has to wait, so that the count that is stored with the cursor covers only events
+// before the cursor.
 func (q *queue) passHistory(from Source, oldest time.Time) bool {
 	for len(q.pending[from]) > 0 && q.pending[from][0].Published.Before(oldest) {
 		if len(q.open[from]) > 0 {
@@ -198,8 +195,8 @@ func (q *queue) putBack(a *Attempt) {
 	}
 }
 
-// holds tells whether a position is pending or open, or was recorded during the
-// poll that is being answered.
+// holds reports whether a position is pending or open, or was recorded during the poll that is
+// being answered.
 func (q *queue) holds(position int64) bool {
 	if _, ok := q.poll.recorded[position]; ok {
 		return true
@@ -219,7 +216,7 @@ func (q *queue) holds(position int64) bool {
 	return false
 }
 
-// recorded frees the place of an attempt whose result is in the database.
+// recorded frees the slot of an attempt whose result is in the database.
 func (q *queue) recorded(a *Attempt) {
 	delete(q.open[a.Source], a.Position)
 	q.unrecorded--
@@ -232,11 +229,11 @@ func (q *queue) recorded(a *Attempt) {
 	}
 }
 
-// done is the position up to which every event is recorded or is not for this
-// webhook: what the stored cursor may say.
+// done returns the position up to which every event is recorded or is not for this webhook. The
+// stored cursor may move up to it.
 func (q *queue) done() int64 { return lowest(q.open[Live], q.pending[Live], q.live.scanned) }
 
-// replayed is the same for missed events; 0 when there are none.
+// replayed returns the same for missed events; 0: there are none.
 func (q *queue) replayed() int64 {
 	if q.replay.to == 0 {
 		return 0
@@ -244,7 +241,8 @@ func (q *queue) replayed() int64 {
 	return lowest(q.open[Replay], q.pending[Replay], q.replay.scanned)
 }
 
-// lowest is the position before the first one that is open or pending.
+// lowest returns the position before the first one that is open or pending, or scanned if there is
+// none.
 func lowest(open map[int64]struct{}, pending []*Attempt, scanned int64) int64 {
 	least := scanned
 	for p := range open {
@@ -262,8 +260,8 @@ func (q *queue) unread(from Source) {
 	list := q.pending[from]
 	q.pending[from] = nil
 	if from == Live {
-		// One whose attempt could not be made comes back when later ones were sent. The log is
-		// not read again from before these, which would be sent twice.
+		// An attempt that could not be made is put back when later ones were sent. It stays,
+		// because reading the log again from there would send the later ones twice.
 		n := q.overtaken(list)
 		q.pending[from], list = slices.Clip(list[:n]), list[n:]
 	}
@@ -279,8 +277,8 @@ func (q *queue) unread(from Source) {
 	}
 }
 
-// overtaken counts the first of the pending new events that are before one whose attempt is
-// open or recorded.
+// overtaken counts the first pending new events that come before an event whose attempt is open or
+// recorded.
 func (q *queue) overtaken(list []*Attempt) (n int) {
 	passed := q.live.passed
 	for p := range q.open[Live] {
@@ -292,20 +290,19 @@ func (q *queue) overtaken(list []*Attempt) (n int) {
 	return n
 }
 
-// idle tells whether the queue has nothing to do.
+// idle reports whether the queue has nothing to do.
 func (q *queue) idle() bool {
 	return q.unrecorded == 0 && q.waiting() == 0 && !q.poll.dirty && !q.poll.underWay && q.replay.to == 0 && q.live.scanned >= q.live.visible
 }
 
-// needsMore tells whether little is left of what was read, and there is more.
+// needsMore reports whether little is left of what was read, and the database has more.
 func (q *queue) needsMore() bool {
 	return len(q.pending[Live]) < ReadAhead/4 && q.live.scanned < q.live.visible ||
 		len(q.pending[Replay]) < ReadAhead/4 && q.replay.to > 0 ||
 		len(q.pending[Retry]) == 0 && q.retry.more
 }
 
-// takeCursor is what a stored cursor may say now, with the counts that were not
-// stored yet.
+// takeCursor returns the cursor that may be stored now, with the counts that were not stored yet.
 func (q *queue) takeCursor() CursorRecord {
 	expired := q.unsaved.expired
 	q.unsaved.expired = [sources]int64{}
@@ -316,7 +313,7 @@ func (q *queue) takeCursor() CursorRecord {
 	return CursorRecord{Expired: expired[Live], ReplayExpired: expired[Replay], Key: q.key, Epoch: e.Epoch, Version: e.Version, Position: q.done(), Replayed: q.replayed()}
 }
 
-// pop takes the first element of a list that is not empty.
+// pop removes and returns the first element of a list that is not empty.
 func pop[T any](list *[]*T) *T {
 	first := (*list)[0]
 	(*list)[0] = nil
@@ -324,13 +321,12 @@ func pop[T any](list *[]*T) *T {
 	return first
 }
 
-// An attempt that is answered over an open connection costs next to nothing. One
-// that needs a new connection costs a TLS handshake, one to two milliseconds of a
-// processor; one without a response holds its place for the whole timeout, and
-// its record is three rows instead of one. A process that delivers to many
-// receivers that hang would spend its processors on them. So webhooks whose
-// attempts keep failing expensively share one token bucket. The few that a process
-// usually has never empty it, and one attempt of another kind takes a webhook out.
+// An attempt that is answered over an open connection costs next to nothing. A new connection costs
+// a TLS handshake, one to two milliseconds of processor time. An attempt without a response
+// occupies its slot for the whole timeout, and its record has three rows instead of one. Many
+// receivers that hang would use up the processors. So webhooks whose attempts keep failing
+// expensively share one token bucket. The few that a process usually has never empty it, and one
+// attempt that is not costly takes a webhook out of it.
 const (
 	// costlyAfter is how many costly failures in a row put a webhook under the
 	// token bucket.
@@ -340,9 +336,9 @@ const (
 	burstSeconds = 10
 )
 
-// costlyState is a queue's part in the throttle.
+// costlyState is a queue's state in the throttle.
 type costlyState struct {
-	failures int  // costly ones in a row
+	failures int  // costly failures in a row
 	hasToken bool // it may start one attempt
 }
 
@@ -382,7 +378,7 @@ func (t *throttle) release(now time.Time) (list []*queue) {
 	return list
 }
 
-// next is when the first waiting queue gets a token; zero when none waits.
+// next returns when the first waiting queue gets a token; zero: none waits.
 func (t *throttle) next(now time.Time) time.Time {
 	if len(t.queues) == 0 {
 		return time.Time{}
@@ -416,7 +412,7 @@ type timer struct {
 	index int       // in the heap
 }
 
-// timers is a heap of the queues whose timer is set, the first one on top.
+// timers is a heap of the queues whose timer is set, earliest first.
 type timers []*queue
 
 // set sets, moves or, with the zero time, clears a queue's timer.
@@ -448,7 +444,7 @@ func (t *timers) update(now time.Time, q *queue) {
 	t.set(q, first)
 }
 
-// next is the time of the first timer; zero: none is set.
+// next returns the time of the first timer; zero: none is set.
 func (t timers) next() time.Time {
 	if len(t) == 0 {
 		return time.Time{}
@@ -497,12 +493,12 @@ func (t *timers) Pop() any {
 	return q
 }
 
-// A webhook of which another transaction has locked a row (a person at psql, say)
-// must not hold up the others. What is to be recorded of it is written apart from
-// the rest, and nothing further of it is recorded before that is done. The bound of
-// attempts that are not recorded stops it meanwhile.
+// A webhook must not hold up the others when another transaction, such as a psql session, has
+// locked one of its rows. Its part of a record is written apart from the rest, and nothing further
+// of it is recorded until that is done. Meanwhile Config.Bound, the limit on unrecorded attempts,
+// stops it.
 
-// Split returns the parts of a record, each of one webhook.
+// Split returns the parts of a record, one for each webhook.
 func (r *Record) Split() []*Record {
 	byKey := map[Key]*Record{}
 	var parts []*Record
@@ -535,13 +531,13 @@ func (r *Record) Split() []*Record {
 	return parts
 }
 
-// Empty reports whether a record is of no webhook.
+// Empty reports whether a record has no webhooks.
 func (r *Record) Empty() bool { return len(r.queues) == 0 }
 
-// Key is the webhook that a part of a record is of.
+// Key returns the webhook of a part of a record.
 func (r *Record) Key() Key { return r.queues[0].key }
 
-// without takes the parts out of a record.
+// without removes from a record what its parts contain.
 func (r *Record) without(parts []*Record) {
 	for _, p := range parts {
 		q := p.queues[0]
@@ -559,7 +555,7 @@ func setApart(s *Scheduler, part *Record) {
 	s.emit(part)
 }
 
-// joinAgain ends that: the part is written.
+// joinAgain undoes setApart when the part is written.
 func joinAgain(s *Scheduler, now time.Time, part *Record) {
 	q := part.queues[0]
 	q.apart = false
@@ -568,8 +564,8 @@ func joinAgain(s *Scheduler, now time.Time, part *Record) {
 	s.releaseIfDone(q)
 }
 
-// keepApart moves what is to be recorded of webhooks that are written apart out of
-// what is recorded next.
+// keepApart removes webhooks whose part is being written apart from the next record, and keeps
+// their results and releases for later.
 func (r *results) keepApart() {
 	r.attempts = slices.DeleteFunc(r.attempts, func(a *Attempt) bool {
 		if a.queue.apart {
@@ -577,19 +573,19 @@ func (r *results) keepApart() {
 		}
 		return a.queue.apart
 	})
-	// A release that overtook the rest would give the webhook to another process without
-	// what is counted there.
+	// If a release overtook the part, another process would get the webhook before the part is
+	// stored.
 	r.evicted = slices.DeleteFunc(r.evicted, func(q *queue) bool {
 		if q.apart {
 			r.evictedApart = append(r.evictedApart, q)
 		}
 		return q.apart
 	})
-	// They are saved a second later, if they still have to be.
+	// Their cursors are saved a second later, if that is still needed.
 	r.save = slices.DeleteFunc(r.save, func(q *queue) bool { return q.apart })
 }
 
-// returned undoes keepApart.
+// returned undoes keepApart for one queue.
 func (r *results) returned(q *queue, now time.Time) {
 	r.apart = slices.DeleteFunc(r.apart, func(a *Attempt) bool {
 		if a.queue == q {

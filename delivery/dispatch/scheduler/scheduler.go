@@ -9,14 +9,12 @@ import (
 const (
 	// saveInterval is how often cursors that moved are stored.
 	saveInterval = time.Second
-	// A cursor that only passed entries of other types is stored every
-	// skipSaves-th time.
+	// A cursor that only moved past entries of other types is stored every skipSaves-th time.
 	skipSaves = 5
 
-	// rereadInterval is the shortest time between two polls that a sweep causes
-	// for a held webhook without new events. The sweep found something in the
-	// database, whose notification may be lost. More polls would delay other
-	// webhooks.
+	// rereadInterval is the shortest time between two polls that a sweep causes for a held webhook
+	// without new events. The sweep found something in the database whose notification may be lost.
+	// More polls would delay other webhooks.
 	rereadInterval = 10 * time.Second
 )
 
@@ -27,22 +25,22 @@ type Config struct {
 	Bound int // attempts of one webhook that are started and not recorded
 	Limit int // attempts that are started in the process
 
-	// CostlyPerSecond is the rate of attempts for webhooks that keep failing
-	// expensively, together.
+	// CostlyPerSecond limits the rate of attempts, together, for all webhooks that keep failing
+	// expensively.
 	CostlyPerSecond int
 
-	// Retention is how long events can be looked up. One that is older when its turn
-	// comes is passed over and counted.
+	// Retention is how long events can be looked up. An event that is older when its turn comes is
+	// skipped and counted.
 	Retention time.Duration
 
-	Idle time.Duration // a webhook without work is released after it
+	Idle time.Duration // a webhook without work is released after this time
 
-	// LeaseUse is how long after a renewal attempts may be started: the time that
-	// the lease lasts, less the timeout of an attempt.
+	// LeaseUse is how long after a renewal attempts may be started: the duration of the lease, less
+	// the timeout of an attempt.
 	LeaseUse time.Duration
 
-	// CoolDown is how long a webhook that was released for another process is not
-	// claimed by this one.
+	// CoolDown is how long this process does not claim a webhook that it released for another
+	// process.
 	CoolDown time.Duration
 }
 
@@ -51,7 +49,7 @@ type Scheduler struct {
 	cfg Config
 
 	queues      map[Key]*queue
-	byWorkspace map[string][]*queue // with those whose release is not recorded yet
+	byWorkspace map[string][]*queue // including queues whose release is not recorded yet
 
 	starts  starts
 	polls   polls
@@ -59,7 +57,7 @@ type Scheduler struct {
 	results results
 	timers  timers
 
-	apart map[*queue]struct{} // queues of which a record is written apart
+	apart map[*queue]struct{} // queues with a record that is being written apart
 
 	lease     string
 	leaseFrom time.Time // when it was last taken or renewed
@@ -67,10 +65,10 @@ type Scheduler struct {
 
 	saved     int // how often cursors were stored
 	nextSave  time.Time
-	unclaimed int // webhooks with something to do that nobody holds, by the last sweep
+	unclaimed int // webhooks with work that nobody holds, by the last sweep
 	draining  bool
 
-	effects []Effect // of the step under way
+	effects []Effect // of the current step
 }
 
 // New returns a Scheduler without a lease; the first event must be LeaseTaken.
@@ -81,7 +79,7 @@ func New(cfg Config) *Scheduler {
 	}
 }
 
-// Step processes events and returns what has to be done.
+// Step processes events and returns the effects to carry out.
 func (s *Scheduler) Step(now time.Time, events ...Event) []Effect {
 	for _, e := range events {
 		s.apply(now, e)
@@ -125,12 +123,12 @@ func (s *Scheduler) apply(now time.Time, e Event) {
 	case Returned:
 		s.starts.inFlight--
 		e.Attempt.queue.putBack(e.Attempt)
-		s.releaseIfDone(e.Attempt.queue) // it may have been leaving before
+		s.releaseIfDone(e.Attempt.queue) // it may have been evicting before
 	case Recorded:
 		s.recorded(now, e)
 	case HealthChanged:
 		if e.Change.Change.TurnsOff() && !e.Change.queue.evict.lost {
-			s.polls.mark(e.Change.queue) // it is off, unless somebody was first
+			s.polls.mark(e.Change.queue) // it is off now, unless somebody changed it first
 		}
 	case LeaseTaken:
 		s.lease, s.leaseFrom, s.taking = e.Lease, e.At, false
@@ -148,7 +146,7 @@ func (s *Scheduler) apply(now time.Time, e Event) {
 
 func (s *Scheduler) emit(e Effect) { s.effects = append(s.effects, e) }
 
-// NextTick is when Step has to be called if no event comes before.
+// NextTick returns when Step has to be called if no event comes before.
 func (s *Scheduler) NextTick(now time.Time) time.Time {
 	first := s.nextSave
 	earlier := func(at time.Time) {
@@ -165,7 +163,7 @@ func (s *Scheduler) NextTick(now time.Time) time.Time {
 	return first
 }
 
-// InFlight is the number of attempts under way.
+// InFlight returns the number of attempts in flight.
 func (s *Scheduler) InFlight() int { return s.starts.inFlight }
 
 // Done reports whether, after Drain, every attempt is recorded and every webhook

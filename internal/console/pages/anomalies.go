@@ -21,20 +21,20 @@ import (
 // pageSize is how many entries a page lists.
 const pageSize = 50
 
-// Anomalies are the pages of entries that had no effect, or not all of it (docs/contract/log.md,
-// "A fold that never stops"). They show ids, never what an entry says: that has amounts and pay.
+// Anomalies serves the pages of entries that had no effect, or not all of it (docs/contract/log.md,
+// "A fold that never stops"). They show ids, never the data of an entry, which has amounts and pay.
 type Anomalies struct {
 	store   *anomaly.Store
 	waiting waiting
 }
 
-// New makes the pages. One look for anomalies that wait takes at most timeout: where all of very
-// many were acknowledged it takes longer, and there is no mark.
+// New creates the pages. A check for unacknowledged anomalies takes at most timeout. Where very
+// many are acknowledged, it would take longer, so the menu shows no mark.
 func New(store *anomaly.Store, timeout time.Duration) *Anomalies {
 	return &Anomalies{store: store, waiting: waiting{store: store, timeout: timeout, known: map[waitingKey]waitingSince{}}}
 }
 
-// Routes are the addresses of the pages.
+// Routes returns the routes of the pages.
 func (p *Anomalies) Routes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Pattern: "/anomalies", Access: web.SignedIn, Heavy: true, Handle: p.groupsPage},
@@ -45,19 +45,19 @@ func (p *Anomalies) Routes() []web.Route {
 	}
 }
 
-// seenBy selects the anomalies that a session may see. Who may not see pay sees none that
-// are about pay alone, nor those of types that this version does not know.
+// seenBy selects the anomalies that a session may see. A session that may not see pay sees none
+// that are only about pay, and none of types that this version does not know.
 func seenBy(s *session.Session) anomaly.Filter {
 	return anomaly.Filter{WorkspaceID: s.WorkspaceID, NoPay: !s.MaySeePay()}
 }
 
-// groupsBody is what the page of all anomalies is made from.
+// groupsBody is the template data of the page of all anomalies.
 type groupsBody struct {
 	Groups []anomaly.Group
-	All    bool // those that were acknowledged, too
+	All    bool // include acknowledged ones
 }
 
-// OnlyFirst says that not all were counted; empty: they were.
+// OnlyFirst says that not all anomalies were counted; empty: all were.
 func (b *groupsBody) OnlyFirst() string {
 	if len(b.Groups) == 0 || !b.Groups[0].AtLeast {
 		return ""
@@ -75,26 +75,26 @@ func (p *Anomalies) groupsPage(r *web.Request) error {
 	return r.Show("anomalies", web.View{Title: "Anomalies", Section: "anomalies", Body: &groupsBody{groups, f.All}})
 }
 
-// groupBody is what the page of one group is made from.
+// groupBody is the template data of the page of one group.
 type groupBody struct {
-	Group    anomaly.Group // those that were acknowledged, too
+	Group    anomaly.Group // includes acknowledged ones
 	Meaning  string
 	Entries  []anomaly.Anomaly
 	Note     string // as it was sent
-	Restored bool   // the note was sent after its session had ended
+	Restored bool   // the note is from a draft
 	Fault    string
 	web.Pager
 }
 
-// Waiting is how many of the group nobody has acknowledged.
+// Waiting returns how many of the group nobody has acknowledged.
 func (b *groupBody) Waiting() int64 { return b.Group.Count - b.Group.Acknowledged }
 
 func groupAddress(reason domain.Reason, typ string) string {
 	return "/anomalies/" + url.PathEscape(string(reason)) + "/" + url.PathEscape(typ)
 }
 
-// group finds the group of the address. The error is web.ErrNotFound where the session
-// sees none.
+// group finds the group that the address names. The error is web.ErrNotFound if the session sees no
+// anomaly in it.
 func (p *Anomalies) group(r *web.Request) (*groupBody, error) {
 	f := seenBy(r.Session)
 	f.Reason, f.Type, f.All = domain.Reason(r.Path("reason")), r.Path("type"), true
@@ -141,8 +141,7 @@ func showGroup(r *web.Request, status int, body *groupBody) error {
 	return r.ShowStatus(status, "anomaly-group", web.View{Title: string(body.Group.Reason), Section: "anomalies", Body: body})
 }
 
-// acknowledgeGroup acknowledges the entries that the person was shown, not those that
-// have come since.
+// acknowledgeGroup acknowledges the entries that the person saw, not those that came later.
 func (p *Anomalies) acknowledgeGroup(r *web.Request) error {
 	body, err := p.group(r)
 	if err != nil {
@@ -162,7 +161,7 @@ func (p *Anomalies) acknowledgeGroup(r *web.Request) error {
 	return r.Redirect("/anomalies?did=acknowledged")
 }
 
-// acknowledge returns the note, and what is wrong with it, in a sentence.
+// acknowledge acknowledges entries. It returns the note and, in a sentence, what is wrong with it.
 func (p *Anomalies) acknowledge(r *web.Request, which anomaly.Which) (note, fault string, err error) {
 	note = r.Field("note")
 	_, err = p.store.Acknowledge(r.Context(), r.Session.WorkspaceID, which, note)
@@ -173,24 +172,24 @@ func (p *Anomalies) acknowledge(r *web.Request, which anomaly.Which) (note, faul
 	return note, "", err
 }
 
-// entryBody is what the page of one entry is made from.
+// entryBody is the template data of the page of one entry.
 type entryBody struct {
 	Entry    *anomaly.Anomaly // the first of its reasons
 	Reasons  []reason
 	Waiting  bool // some of them are not acknowledged
 	Note     string
 	Fault    string
-	Restored bool // the note was sent after its session had ended
+	Restored bool // the note is from a draft
 }
 
 // reason is why an entry is an anomaly, and who has acknowledged it.
 type reason struct {
 	*anomaly.Anomaly
 	Meaning string
-	By      string // empty: the audit trail does not say it
+	By      string // empty: the audit trail does not say who
 }
 
-// At is when it was acknowledged.
+// At returns when it was acknowledged; zero: it was not.
 func (r reason) At() time.Time {
 	if r.AcknowledgedAt == nil {
 		return time.Time{}
@@ -198,8 +197,8 @@ func (r reason) At() time.Time {
 	return *r.AcknowledgedAt
 }
 
-// entry finds the entry of the address. The error is web.ErrNotFound where the session
-// sees no anomaly there.
+// entry finds the entry that the address names. The error is web.ErrNotFound if the session sees no
+// anomaly there.
 func (p *Anomalies) entry(r *web.Request) (*entryBody, error) {
 	position, err := strconv.ParseInt(r.Path("position"), 10, 64)
 	if err != nil {
@@ -256,19 +255,19 @@ func (p *Anomalies) acknowledgeEntry(r *web.Request) error {
 }
 
 const (
-	// waitingFor is how long it is remembered whether anomalies wait: every page shows
-	// it, and where all of very many were acknowledged, looking takes long.
+	// waitingFor is how long an answer of Wait is cached: every page shows it, and where very many
+	// anomalies are acknowledged, the check takes long.
 	waitingFor = 15 * time.Second
-	// maxWaiting bounds what is remembered.
+	// maxWaiting is how many answers are cached.
 	maxWaiting = 1000
 )
 
-// waiting tells whether anomalies of a workspace wait to be looked at. It is safe for
-// concurrent use.
+// waiting checks for unacknowledged anomalies and caches the answers. It is safe for concurrent
+// use.
 type waiting struct {
 	store   *anomaly.Store
-	timeout time.Duration      // of one look
-	looks   singleflight.Group // by key: the pages of a moment share one
+	timeout time.Duration      // of one check
+	looks   singleflight.Group // by key: concurrent pages share one check
 
 	mu    sync.Mutex
 	known map[waitingKey]waitingSince // guarded by mu
@@ -276,7 +275,7 @@ type waiting struct {
 
 type waitingKey struct {
 	workspaceID string
-	pay         bool // with those that are about pay
+	pay         bool // include those about pay
 }
 
 type waitingSince struct {
@@ -284,7 +283,7 @@ type waitingSince struct {
 	at    time.Time
 }
 
-// Wait tells whether anomalies that a session may see wait to be looked at.
+// Wait reports whether there are unacknowledged anomalies that a session may see.
 func (p *Anomalies) Wait(ctx context.Context, s *session.Session, now time.Time) (bool, error) {
 	w := &p.waiting
 	key := waitingKey{s.WorkspaceID, s.MaySeePay()}
@@ -316,7 +315,7 @@ func (p *Anomalies) Wait(ctx context.Context, s *session.Session, now time.Time)
 	return there, nil
 }
 
-// forget makes the next page of a workspace look again.
+// forget makes the next page of a workspace check again.
 func (w *waiting) forget(workspaceID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

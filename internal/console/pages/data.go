@@ -10,12 +10,12 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// Data is the page of the workspace's data: the lists of the API, as files for people.
+// Data serves the page of the workspace's data: the lists of the API, as files for people.
 type Data struct {
-	Reader *readapi.Reader // what readers get
+	Reader *readapi.Reader // reads what API callers get
 }
 
-// Routes are the addresses of the pages.
+// Routes returns the routes of the pages.
 func (p *Data) Routes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Pattern: "/data", Access: web.SignedIn, Handle: p.listPage},
@@ -23,17 +23,17 @@ func (p *Data) Routes() []web.Route {
 	}
 }
 
-// FilePattern is the pattern of the addresses of files, which are no pages.
+// FilePattern is the route pattern of files, which are not pages.
 const FilePattern = "/data/{file}"
 
 // list is a list that can be downloaded.
 type list struct {
 	Name, Description string
 	File              string // such as invoices.csv
-	path              string // of the API
+	path              string // in the API
 }
 
-// contents says what is in a list, to people who do not know the API.
+// contents describes what is in a list, for people who do not know the API.
 func contents(path string) string {
 	switch path {
 	case "/v1/invoices":
@@ -52,7 +52,7 @@ func contents(path string) string {
 	return ""
 }
 
-// lists are the lists of rows, in the order of the API's description.
+// lists returns the lists of rows, in the order of the API's description.
 func lists() []list {
 	var all []list
 	for _, r := range route.Table() {
@@ -77,8 +77,8 @@ func (p *Data) listPage(r *web.Request) error {
 	return r.Show("data", web.View{Title: "Data", Section: "data", Body: body})
 }
 
-// file answers with a list as CSV, as a key with the session's permissions would get it,
-// but with no text that a spreadsheet takes for a formula.
+// file answers with a list as CSV, as a key with the session's permissions would get it, but
+// changes text that a spreadsheet would take for a formula.
 func (p *Data) file(r *web.Request) error {
 	for _, l := range lists() {
 		if l.File != r.Path("file") {
@@ -96,7 +96,7 @@ func (p *Data) file(r *web.Request) error {
 	return web.ErrNotFound
 }
 
-// busy is the page where a list could not be begun.
+// busy returns the page for a download that cannot start.
 func busy(status int) error {
 	text := "The list cannot be read at the moment. Try again in a minute."
 	if status == http.StatusTooManyRequests {

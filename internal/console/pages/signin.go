@@ -13,16 +13,16 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 )
 
-// SignIn are the pages for signing in and out.
+// SignIn serves the pages for signing in and out.
 type SignIn struct {
 	Sessions *session.Store
 	Provider *session.Provider // nil: only sign-in links sign people in
 }
 
-// signInBody is what the sign-in page is made from.
+// signInBody is the template data of the sign-in page.
 type signInBody struct {
 	Provider bool   // there is an identity provider
-	Away     bool   // it has not answered yet
+	Away     bool   // the provider has not answered yet
 	To       string // the page to go to afterwards
 	Ended    string // web.EndedReading and so on; empty: no session ended
 }
@@ -33,9 +33,9 @@ func (p *SignIn) signInPage(r *web.Request) error {
 	return r.Show("sign-in", web.View{Title: "Sign in", Wide: true, Body: body})
 }
 
-// linkBody is what the page of a sign-in link is made from.
+// linkBody is the template data of the page of a sign-in link.
 type linkBody struct {
-	Link *session.Link // nil: it does not work
+	Link *session.Link // nil: the link does not work
 	Path string
 }
 
@@ -66,8 +66,8 @@ func (p *SignIn) useLink(r *web.Request) error {
 	return p.begin(r, person, []session.Grant{{Workspace: l.WorkspaceID, Role: l.Role}}, "/", "with a sign-in link")
 }
 
-// embed opens the console in a frame of a product, whose server made the link. Nothing
-// previews a frame, so it needs no button.
+// embed opens the console in a product's frame, with a link that the product's server created. It
+// needs no button, because no program previews frames.
 func (p *SignIn) embed(r *web.Request) error {
 	if !r.Framed() || r.Method != http.MethodGet {
 		return web.ErrNotFramed
@@ -80,14 +80,15 @@ func (p *SignIn) embed(r *web.Request) error {
 	return p.begin(r, person, []session.Grant{{Workspace: l.WorkspaceID, Role: l.Role}}, web.Local(r.Query("to")), "in a frame")
 }
 
-// begin signs a person in, to the first of the grants, and redirects the browser.
+// begin signs a person in, to the workspace of their draft or else of the first grant, and
+// redirects the browser.
 func (p *SignIn) begin(r *web.Request, person session.Person, grants []session.Grant, to, how string) error {
 	o := session.Opening{Person: person, WorkspaceID: grants[0].Workspace, Grants: grants, SignedIn: r.Now, How: how}
 	// An earlier session of this browser ends, so that its token no longer works.
 	if old, err := p.Sessions.Find(r.Context(), web.SessionToken(r), false); err == nil {
 		o.Replaces = old
 	}
-	if !r.Framed() { // a frame keeps no form, and leaves that of a tab alone
+	if !r.Framed() { // a frame keeps no draft, and leaves that of a tab alone
 		to = resumeDraft(r, &o, to)
 	}
 	token, expires, err := p.Sessions.Open(r.Context(), o)
@@ -98,8 +99,8 @@ func (p *SignIn) begin(r *web.Request, person session.Person, grants []session.G
 	return r.Redirect(to)
 }
 
-// resumeDraft returns the page with a form of this person that was sent too late, in its
-// workspace. Another person's form is not shown, but dropped.
+// resumeDraft returns the page of this person's draft and sets o to the draft's workspace. If there
+// is none, it deletes any draft of another person and returns to.
 func resumeDraft(r *web.Request, o *session.Opening, to string) (page string) {
 	for _, g := range o.Grants {
 		if page := r.DraftPage(g.Workspace, o.Person); page != "" {
@@ -121,7 +122,7 @@ func (p *SignIn) signOut(r *web.Request) error {
 	return r.Redirect("/sign-in?did=signed-out")
 }
 
-// workspaceRow is a workspace that the person may look at.
+// workspaceRow is a workspace that the person may open.
 type workspaceRow struct {
 	ID, Name string
 	Role     session.Role
@@ -149,8 +150,8 @@ func (p *SignIn) workspacesPage(r *web.Request) error {
 	return r.Show("workspaces", web.View{Title: "Workspaces", Body: list})
 }
 
-// switchWorkspace replaces the session by one in another workspace, with another
-// token and the same absolute limit.
+// switchWorkspace replaces the session with one in another workspace, with a new token and the same
+// absolute limit.
 func (p *SignIn) switchWorkspace(r *web.Request) error {
 	wanted := r.Path("workspace")
 	if !slices.ContainsFunc(r.Session.Grants, func(g session.Grant) bool { return g.Workspace == wanted }) {
@@ -174,12 +175,12 @@ const (
 	attemptLifetime = 10 * time.Minute
 )
 
-// refused is the page about a sign-in that failed, with a text for the person.
+// refused returns the page for a failed sign-in, with a text for the person.
 func refused(text string) error {
 	return &web.PageError{Status: http.StatusForbidden, Title: "Could not sign you in", Text: text, Back: "/sign-in"}
 }
 
-// away is the page about a provider that has not answered yet.
+// away returns the page for a provider that has not answered yet.
 func away() error {
 	return &web.PageError{
 		Status: http.StatusServiceUnavailable, Title: "Your organisation's sign-in is not responding",
@@ -215,7 +216,7 @@ func (p *SignIn) returnIdentity(r *web.Request) error {
 		return refused("This sign-in was not started in this browser, or was started too long ago. Start again.")
 	}
 	if !p.Provider.Ready() {
-		return away() // this process has just been started; the page can be loaded again
+		return away() // this process has just started; the person can load the page again
 	}
 	r.ClearCookie(web.IdentityCookie)
 	if r.Query("error") != "" {
@@ -240,7 +241,7 @@ func (p *SignIn) returnIdentity(r *web.Request) error {
 	return p.begin(r, person, grants, web.Local(to), "with the identity provider")
 }
 
-// Routes are the addresses of the pages.
+// Routes returns the routes of the pages.
 func (p *SignIn) Routes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Pattern: "/sign-in", Access: web.Anyone, Handle: p.signInPage},

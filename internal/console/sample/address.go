@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Addresses are those of the console's pages for a person who is signed in to the
+// Addresses returns the addresses of the console's pages for a person who is signed in to the
 // workspace as an admin, with the searches and filters that read the most rows.
 func (w *Workspace) Addresses() []string {
 	key, hook := "/keys/"+w.Key, "/webhooks/"+w.Webhook
@@ -29,7 +29,7 @@ func (w *Workspace) Addresses() []string {
 	}
 }
 
-// Brief is an address with words for the ids of the workspace.
+// Brief returns an address with words in place of the workspace's ids.
 func (w *Workspace) Brief(address string) string {
 	return strings.NewReplacer(
 		w.Delivery, "{delivery}", w.Event, "{event}", w.Record, "{request}", w.Key, "{key}", w.Unused, "{unused}", w.Webhook, "{webhook}", w.Failing, "{failing}",

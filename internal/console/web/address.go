@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Local returns an address of this console as it is, and "/" for any other, so
-// that a link cannot redirect to another site.
+// Local returns an address of this console unchanged, and "/" for any other, so that a link cannot
+// redirect to another site.
 func Local(address string) string {
 	if !strings.HasPrefix(address, "/") || strings.HasPrefix(address, "//") || strings.ContainsAny(address, "\\\r\n\t") {
 		return "/"
@@ -20,8 +20,8 @@ func Local(address string) string {
 	return address
 }
 
-// Address is a path with those parameters that have a value: name, value, name,
-// value, and so on.
+// Address returns a path with those parameters that have a value: name, value, name, value, and so
+// on.
 func Address(path string, parameters ...string) string {
 	v := url.Values{}
 	for i := 0; i+1 < len(parameters); i += 2 {
@@ -35,12 +35,11 @@ func Address(path string, parameters ...string) string {
 	return path + "?" + v.Encode()
 }
 
-// Pager is the addresses of the pages around one of a list; empty where there is
-// none.
+// Pager holds the addresses of the neighbouring pages of a list; empty: there is none.
 type Pager struct {
 	Newest, Newer, Older string
 
-	Showing string // which of the list the page has, such as "1–25 of 10,000+"; empty: not told
+	Showing string // the part of the list on the page, such as "1–25 of 10,000+"; empty: not shown
 }
 
 // Pair is a name and a value in a list.
@@ -71,13 +70,13 @@ func ParseCursor[P any](cursor string) (*P, error) {
 // Cookies, by what they hold.
 const (
 	sessionCookie  = "session"
-	IdentityCookie = "identity" // a sign-in at the identity provider under way
+	IdentityCookie = "identity" // a sign-in in progress at the identity provider
 	DraftCookie    = "draft"    // a form that was sent after its session had ended
-	framedCookie   = "framed"   // the session in a frame of a product
+	framedCookie   = "framed"   // the session in a product's frame
 )
 
-// cookieName binds a cookie to this host where the browser can (RFC 6265bis, "The
-// __Host- Prefix"); that needs https.
+// cookieName returns the name of a cookie. With https, it binds the cookie to this host
+// (RFC 6265bis, "The __Host- Prefix").
 func (s *Site) cookieName(kind string) string {
 	if s.Secure {
 		return "__Host-ledgerfeed-" + kind
@@ -102,8 +101,8 @@ func (r *Request) SetCookie(kind, value string, lifetime time.Duration) {
 // ClearCookie removes a cookie from the browser.
 func (r *Request) ClearCookie(kind string) { r.writeCookie(kind, "", -1) }
 
-// sessionCookieOf is where the session of the request is: in a frame another one than in a
-// tab, so that a frame never shows what somebody is signed in to beside it.
+// sessionCookieOf returns the cookie with the session of the request. A frame has its own cookie,
+// so that it never shows what somebody is signed in to in a tab.
 func sessionCookieOf(r *Request) string {
 	if r.Framed() {
 		return framedCookie
@@ -114,7 +113,7 @@ func sessionCookieOf(r *Request) string {
 // SessionToken returns the token of the request's session; empty without one.
 func SessionToken(r *Request) string { return r.Cookie(sessionCookieOf(r)) }
 
-// SetSession keeps the token of a session in the browser.
+// SetSession stores the token of a session in the browser.
 func SetSession(r *Request, token string, lifetime time.Duration) {
 	r.SetCookie(sessionCookieOf(r), token, lifetime)
 }
@@ -125,8 +124,8 @@ func ClearSession(r *Request) { r.ClearCookie(sessionCookieOf(r)) }
 func (r *Request) writeCookie(kind, value string, maxAge int) {
 	sameSite, partitioned := http.SameSiteLaxMode, false
 	if kind == framedCookie && r.site.Secure {
-		// The product may be another site. The browser keeps the cookie for frames in that
-		// site alone (CHIPS); sameOrigin protects what changes something.
+		// The product may be another site. The browser then keeps the cookie only for frames in
+		// that site (CHIPS). sameOrigin protects the requests that change something.
 		sameSite, partitioned = http.SameSiteNoneMode, true
 	}
 	http.SetCookie(r.W, &http.Cookie{ //nolint:gosec // without Secure only on plain http, which is allowed on loopback only
@@ -135,21 +134,21 @@ func (r *Request) writeCookie(kind, value string, maxAge int) {
 	})
 }
 
-// FramedHeader is what scripts of a page in a frame say: browsers say it of pages alone.
-// Another site cannot set it.
+// FramedHeader is a header that scripts of a framed page add to their requests: browsers mark only
+// the request for the page itself. Another site cannot set it.
 const FramedHeader = "Ledgerfeed-Framed"
 
-// Framed tells whether a request is for a page in a frame, or comes from one.
+// Framed reports whether a request is for a page in a frame, or comes from one.
 func Framed(r *http.Request) bool {
 	return slices.Contains([]string{"iframe", "frame"}, r.Header.Get("Sec-Fetch-Dest")) || r.Header.Get(FramedHeader) != ""
 }
 
-// Framed tells whether the request is for the console in a frame of a product, and comes
-// with the session of that frame. Without products that may, there is none.
+// Framed reports whether the request is for the console in a product's frame, and so uses the
+// session of that frame. It is always false without EmbedOrigins.
 func (r *Request) Framed() bool { return len(r.site.EmbedOrigins) > 0 && Framed(r.Request) }
 
-// ParseMoment reads a moment as the input of a form sends it: with scripts in UTC as such,
-// without in the form of the input, which is UTC then, too.
+// ParseMoment parses a time as a form input sends it. Scripts send RFC 3339 in UTC; without
+// scripts, browsers send the format of the input, which is also read as UTC.
 func ParseMoment(text string) (t time.Time, ok bool) {
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02T15:04:05", time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -159,20 +158,20 @@ func ParseMoment(text string) (t time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// Moment is the input of an optional moment in a form, which the part "moment" shows.
+// Moment is an optional time in a form, which the template part "moment" shows.
 type Moment struct {
 	Name  string    // for people
-	Field string    // of the form
+	Field string    // name of the form field
 	At    time.Time // zero: empty
 }
 
-// QueryMoment reads a moment from the address; what cannot be read is empty.
+// QueryMoment reads a time from the address; a value that cannot be parsed gives an empty Moment.
 func (r *Request) QueryMoment(name, field string) Moment {
 	t, _ := ParseMoment(r.Query(field))
 	return Moment{Name: name, Field: field, At: t}
 }
 
-// Value is the input's value without scripts, in UTC.
+// Value returns the input's value for browsers without scripts, in UTC.
 func (m Moment) Value() string {
 	if m.At.IsZero() {
 		return ""
@@ -180,7 +179,7 @@ func (m Moment) Value() string {
 	return m.At.Format("2006-01-02T15:04")
 }
 
-// UTC is the moment for scripts and addresses.
+// UTC returns the time for scripts and addresses.
 func (m Moment) UTC() string {
 	if m.At.IsZero() {
 		return ""

@@ -1,5 +1,4 @@
-// This file draws stacked bars as SVG. The console's template "chart" writes
-// out what a Chart holds.
+// This file draws stacked bars as SVG. The console's template "chart" renders a Chart.
 
 package web
 
@@ -13,8 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 )
 
-// Look is how a series is drawn: by colour and by pattern, so that either is
-// enough.
+// Look is how a series is drawn: a colour and a pattern, either of which is enough to recognise it.
 type Look string
 
 // The looks.
@@ -28,27 +26,26 @@ const (
 	Grey  Look = "grey"  // solid
 )
 
-// Patterned tells whether it is drawn with a pattern, which each chart defines.
+// Patterned reports whether the look has a pattern, which each chart has to define.
 func (l Look) Patterned() bool { return l == Wait || l == Bad || l == Cross || l == Back }
 
-// Series is what the n-th count of each bar means.
+// Series describes one of the counts of each bar.
 type Series struct {
 	Name string
-	One  string // the name of a single one, where it is another word
+	One  string // the name for a count of one, if it is another word
 	Look Look
 }
 
-// The size of a drawing. The width is that of the page, so horizontal lengths are
-// in per cent of it. Vertical lengths are in pixels, so that the drawing and its
-// text are as high on a telephone.
+// The size of a drawing. Horizontal lengths are in per cent of the page's width. Vertical lengths
+// are in pixels, so that the drawing and its text have the same height on a phone.
 const (
 	width  = 100.0
-	height = 150.0 // as .plot in the stylesheet
+	height = 150.0 // same as .plot in the stylesheet
 	bottom = 20.0  // space for the times
 	top    = 8.0   // space above the highest bar
 )
 
-// Chart is a drawing, with what the template writes out.
+// Chart is a drawing, as the template renders it.
 type Chart struct {
 	ID      string
 	Title   string
@@ -59,7 +56,7 @@ type Chart struct {
 	Lines   []line
 	Ticks   []tick
 	Bars    []drawnBar
-	Rows    []Bar // those with counts, for the table
+	Rows    []Bar // the bars with counts, for the table
 	Empty   bool
 	Days    bool // the ticks are days
 }
@@ -69,7 +66,7 @@ type legend struct {
 	Total int64
 }
 
-// line is a line of the scale.
+// line is a horizontal line of the scale.
 type line struct {
 	Y     float64
 	Value int64
@@ -94,7 +91,7 @@ type box struct {
 	Look Look
 }
 
-// New draws bars, at least one, each with a count for each series.
+// New draws a chart of at least one bar. Each bar has a count for each series.
 func New(id, title, unit string, bars []Bar, series []Series) *Chart {
 	c := &Chart{ID: id, Title: title, Unit: unit, Height: height}
 	var highest, all int64
@@ -137,13 +134,13 @@ func New(id, title, unit string, bars []Bar, series []Series) *Chart {
 	return c
 }
 
-// counted is a count of the series in words.
+// counted returns a count of the series in words.
 func (s *Series) counted(n int64) string {
 	many := strings.ToLower(s.Name)
 	return Plural(n, cmp.Or(s.One, many), many)
 }
 
-// Uses tells whether a series has a look.
+// Uses reports whether a series of the chart has the look.
 func (c *Chart) Uses(look Look) bool {
 	return slices.ContainsFunc(c.Series, func(s legend) bool { return s.Look == look })
 }
@@ -167,7 +164,7 @@ func (c *Chart) addBar(b *Bar, x, w, floor, scale float64, series []Series) {
 	}
 }
 
-// reading is what is shown when a bar is pointed at.
+// reading returns the text shown when the pointer is over a bar.
 func reading(at time.Time, counts string) string {
 	return at.Format("2 Jan, 15:04 UTC") + ": " + counts
 }
@@ -175,8 +172,8 @@ func reading(at time.Time, counts string) string {
 // round keeps the page small. A hundredth of a unit is finer than a pixel.
 func round(x float64) float64 { return math.Round(x*100) / 100 }
 
-// niceCeiling is the next number from n on that suits a scale: 2, 4, 6 or 10 times
-// a power of ten.
+// niceCeiling returns the smallest number from n on that suits a scale: 2, 4, 6 or 10 times a power
+// of ten.
 func niceCeiling(n int64) int64 {
 	for unit := int64(1); ; unit *= 10 {
 		for _, m := range []int64{2, 4, 6, 10} {
@@ -187,13 +184,13 @@ func niceCeiling(n int64) int64 {
 	}
 }
 
-// Bar is the counts of one span of time.
+// Bar holds the counts of one span of time.
 type Bar struct {
 	At     time.Time // its start
-	Counts []int64   // by series
+	Counts []int64   // one per series
 }
 
-// Empty returns n bars of a width from a moment on, without counts.
+// Empty returns n bars without counts, each of the given width, the first of which starts at from.
 func Empty(from time.Time, width time.Duration, n, series int) []Bar {
 	bars := make([]Bar, n)
 	for i := range bars {
@@ -202,8 +199,7 @@ func Empty(from time.Time, width time.Duration, n, series int) []Bar {
 	return bars
 }
 
-// Add adds to the bar that a moment falls into. Moments outside of all bars are
-// ignored.
+// Add adds n to the bar that at falls into. It ignores times outside all bars.
 func Add(bars []Bar, at time.Time, width time.Duration, series int, n int64) {
 	if at.Before(bars[0].At) {
 		return
@@ -213,7 +209,7 @@ func Add(bars []Bar, at time.Time, width time.Duration, series int, n int64) {
 	}
 }
 
-// Choice is a time that charts can show, up to now.
+// Choice is a time range that charts can show, up to now.
 type Choice struct {
 	Name  string // in addresses
 	Label string
@@ -222,7 +218,7 @@ type Choice struct {
 	Spans int
 }
 
-// Choices are the times to choose from.
+// Choices returns the time ranges to choose from.
 func Choices() []Choice {
 	return []Choice{
 		{"hour", "1 hour", "in the last hour, by minute", time.Minute, 60},
@@ -232,7 +228,7 @@ func Choices() []Choice {
 	}
 }
 
-// Choose finds a choice by its name; without one of that name it is the other.
+// Choose returns the choice with a name, or else the one named otherwise.
 func Choose(name, otherwise string) Choice {
 	var found Choice
 	for _, c := range Choices() {
@@ -252,7 +248,7 @@ type Link struct {
 	Current    bool
 }
 
-// Switch has a link for each choice, whose address is made from its name.
+// Switch returns a link for each choice. address makes the link's address from the name.
 func (c Choice) Switch(address func(name string) string) []Link {
 	links := make([]Link, 0, len(Choices()))
 	for _, other := range Choices() {
@@ -261,18 +257,18 @@ func (c Choice) Switch(address func(name string) string) []Link {
 	return links
 }
 
-// sparkHeight is that of a Spark, in pixels, as .spark in the stylesheet.
+// sparkHeight is the height of a Spark in pixels, same as .spark in the stylesheet.
 const sparkHeight = 28.0
 
-// Spark is a small drawing of bars without a scale, beside the name of what it is about.
-// The console's template "spark" writes it out.
+// Spark is a small drawing of bars without a scale, next to the name of its subject. The console's
+// template "spark" renders it.
 type Spark struct {
 	ID      string
 	Summary string // the totals in a sentence
 	Bars    []drawnBar
 }
 
-// NewSpark draws bars, at least one; nil: all their counts are 0.
+// NewSpark draws at least one bar; nil: all counts are 0.
 func NewSpark(id, title, unit string, bars []Bar, series []Series) *Spark {
 	c := New(id, title, unit, bars, series)
 	if c.Empty {
@@ -294,9 +290,9 @@ func NewSpark(id, title, unit string, bars []Bar, series []Series) *Spark {
 	return &Spark{ID: id, Summary: c.Summary, Bars: small.Bars}
 }
 
-// NewTimes draws within how long half and 95 % of something ended: two counts of
-// milliseconds for each bar, of which the second is not below the first. half and most
-// are those of all bars together.
+// NewTimes draws medians and 95th percentiles of durations: two counts of milliseconds for each
+// bar, the second at least as large as the first. half and most are the values for all bars
+// together.
 func NewTimes(id, title, unit string, bars []Bar, half, most int64) *Chart {
 	stacked := make([]Bar, len(bars))
 	for i, b := range bars {
@@ -315,13 +311,13 @@ func NewTimes(id, title, unit string, bars []Bar, half, most int64) *Chart {
 	return c
 }
 
-// ByDay has the times under the bars as days, for charts of several of them.
+// ByDay sets whether the times under the bars are days, for charts of several days. It returns c.
 func (c *Chart) ByDay(days bool) *Chart {
 	c.Days = days
 	return c
 }
 
-// NewShares draws a share in per cent for each bar.
+// NewShares draws a percentage for each bar.
 func NewShares(id, title, unit string, bars []Bar, series Series) *Chart {
 	c := New(id, title, unit, bars, []Series{series})
 	var highest int64
@@ -344,7 +340,7 @@ const (
 	Refused
 )
 
-// RequestSeries are the series of a chart of requests.
+// RequestSeries returns the series of a chart of requests.
 func RequestSeries() []Series {
 	return []Series{
 		{Name: "Succeeded", Look: Good}, {Name: "Client errors", One: "client error", Look: Wait},
@@ -352,7 +348,7 @@ func RequestSeries() []Series {
 	}
 }
 
-// OfKind is the series of requests of a kind, as rollup.Reader.Requests counts them.
+// OfKind returns the series for requests of a kind, as rollup.Reader.Requests counts them.
 func OfKind(kind string) int {
 	switch kind {
 	case rollup.KindClientError:

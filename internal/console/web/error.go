@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// Why a request is refused.
+// Reasons to refuse a request.
 var (
 	ErrNotFound    = errors.New("there is nothing at this address")
 	ErrCrossOrigin = errors.New("the request came from another site")
@@ -23,19 +23,18 @@ var (
 	ErrNotFramed   = errors.New("the address is for a frame of a product")
 )
 
-// PageError is an error with the text of the page about it.
+// PageError is an error with the text of its page.
 type PageError struct {
 	Status int
 	Title  string
 	Text   string
-	ID     string // of the request, to find its log line; set by Fail
-	Back   string // where the page leads to; empty: nowhere
+	ID     string // id of the request, to find its log line; set by Fail
+	Back   string // address to link back to; empty: the overview, or sign-in without a session
 }
 
 func (e *PageError) Error() string { return e.Title + ": " + e.Text }
 
-// Fail answers with a page about an error. Unexpected errors go to the log, not
-// to the page.
+// Fail answers with the page for an error. Unexpected errors go to the log, not to the page.
 func (r *Request) Fail(err error) {
 	if errors.Is(err, session.ErrNone) && (!r.Framed() || r.Live()) {
 		r.signInFirst()
@@ -58,7 +57,7 @@ func (r *Request) Fail(err error) {
 	}
 }
 
-// pageError finds the text for an error.
+// pageError returns the page for an error.
 func pageError(err error) PageError {
 	var (
 		page      *PageError
@@ -137,7 +136,8 @@ func pageError(err error) PageError {
 		Text: "This is our fault, not yours. Try again in a moment; if it happens again, give support the number below."}
 }
 
-// movedPage is the text for a change of a workspace that another database has, or is about to.
+// movedPage returns the page for a change to a workspace that has moved, or is moving, to another
+// database.
 func movedPage(e *eventlog.MovedError) PageError {
 	if !e.Away {
 		return PageError{Status: http.StatusConflict, Title: "The workspace is being moved",
@@ -147,9 +147,8 @@ func movedPage(e *eventlog.MovedError) PageError {
 		Text: "It is served from another place now, so nothing can be changed here. Ask the operator of the service for the address of its console."}
 }
 
-// signInFirst redirects a browser without a session to the sign-in page, and from
-// there back to where it was going. The page says that a session ended, and what became
-// of a form that was sent.
+// signInFirst redirects a browser without a session to the sign-in page, which later leads back to
+// the requested page. The sign-in page says that a session ended, and whether a form was kept.
 func (r *Request) signInFirst() {
 	to, ended := "", ""
 	if SessionToken(r) != "" {
@@ -157,7 +156,7 @@ func (r *Request) signInFirst() {
 	}
 	switch {
 	case r.Live() && r.Framed():
-		r.W.Header().Set("HX-Redirect", "/") // which says that the session has ended
+		r.W.Header().Set("HX-Redirect", "/") // that page says that the session has ended
 		r.W.WriteHeader(http.StatusUnauthorized)
 		return
 	case r.Live():
@@ -174,7 +173,7 @@ func (r *Request) signInFirst() {
 	http.Redirect(r.W, r.Request, Address("/sign-in", "to", to, "ended", ended), http.StatusSeeOther)
 }
 
-// Joined returns the errors that were joined; one that was not, alone.
+// Joined returns the errors that err joins, or err alone; nil for nil.
 func Joined(err error) []error {
 	if list, ok := err.(interface{ Unwrap() []error }); ok { // the outermost error is the joined one
 		return list.Unwrap()
@@ -185,26 +184,27 @@ func Joined(err error) []error {
 	return []error{err}
 }
 
-// What the sign-in page says about a session that ended, as its parameter "ended".
+// Values of the sign-in page's parameter "ended": what the browser asked for after its session had
+// ended.
 const (
-	EndedReading = "reading" // a page was asked for
-	EndedLost    = "lost"    // a form was sent, and is not kept
-	EndedKept    = "kept"    // a form was sent, and is kept as a draft
+	EndedReading = "reading" // a page
+	EndedLost    = "lost"    // to send a form, which was not kept
+	EndedKept    = "kept"    // to send a form, which is kept as a draft
 )
 
-// Faults are what is wrong with a form, by the id of the field; what concerns the form
-// as a whole is under "form".
+// Faults holds what is wrong with a form, by the id of the field. Faults of the form as a whole are
+// under "form".
 type Faults map[string]string
 
-// fault is a line of the summary over a form.
+// fault is a line of the error summary above a form.
 type fault struct {
-	Field string // the id of the element that the line leads to; empty: none
+	Field string // id of the element that the line links to; empty: none
 	Label string
 	Text  string
 }
 
-// summary is every fault of a form in the order of its fields, given as id, label, id,
-// label, and so on.
+// summary returns every fault of a form in the order of its fields, given as id, label, id, label,
+// and so on.
 func (f Faults) summary(fields ...string) []fault {
 	var list []fault
 	if text := f["form"]; text != "" {
@@ -221,8 +221,8 @@ func (f Faults) summary(fields ...string) []fault {
 // faultSummary is Faults.summary for templates.
 func faultSummary(f Faults, fields ...string) []fault { return f.summary(fields...) }
 
-// firstFault is the field that has the focus when the form is shown again: the first
-// one with a fault. Empty: none.
+// firstFault returns the first field with a fault, which gets the focus when the form is shown
+// again; empty: none.
 func firstFault(list []fault) string {
 	for _, f := range list {
 		if f.Field != "" {
@@ -232,7 +232,7 @@ func firstFault(list []fault) string {
 	return ""
 }
 
-// faultCount says how many lines the summary has, as its title.
+// faultCount returns the title of the summary, with the number of its lines.
 func faultCount(list []fault) string {
 	return "Nothing was saved: correct " + Plural(len(list), "fault", "faults")
 }

@@ -1,5 +1,5 @@
-// This file has the words and formats of the console's pages: what a
-// permission opens, what an event means, how a number or a moment is written.
+// This file has the words and formats of the console's pages: what a permission allows, what an
+// event means, how to write a number or a time.
 
 package web
 
@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// Permission explains what a permission opens (docs/contract/service.md,
+// Permission explains what a permission allows (docs/contract/service.md,
 // "Authentication", 6).
 func Permission(p access.Permission) string {
 	switch p {
@@ -47,7 +47,7 @@ func Permission(p access.Permission) string {
 	return ""
 }
 
-// PermissionPaths are the addresses that a permission opens, or adds fields to.
+// PermissionPaths returns the API paths that a permission opens, or adds fields to.
 func PermissionPaths(p access.Permission) string {
 	switch p {
 	case access.InvoicesRead:
@@ -72,11 +72,11 @@ func PermissionPaths(p access.Permission) string {
 	return ""
 }
 
-// Sensitive tells whether a permission shows pay or margins.
+// Sensitive reports whether a permission shows pay or margins.
 func Sensitive(p access.Permission) bool { return p == access.PayRead || p == access.MarginRead }
 
-// PermissionsOf are those of a key that shows what a person may see: all, or all but those
-// that show pay or margins.
+// PermissionsOf returns the permissions of a key that shows what a person may see: all, or all
+// except those that show pay or margins.
 func PermissionsOf(seesPay bool) access.Permissions {
 	var list []access.Permission
 	for _, p := range access.AllPermissions() {
@@ -126,14 +126,14 @@ func Event(typ string) string {
 	return ""
 }
 
-// EventGroup is event types that belong together.
+// EventGroup holds event types that belong together.
 type EventGroup struct {
 	Name  string
 	Types []string
 }
 
-// EventGroups are the event types that a webhook can choose, by subject. The
-// test is not among them, because every webhook gets it.
+// EventGroups returns the event types that a webhook can choose, by subject. The test event is not
+// among them, because every webhook gets it.
 func EventGroups() []EventGroup {
 	names := map[string]string{
 		"invoice": "Invoices", "credit_note": "Invoices", "payout": "Payouts", "time_entry": "Time entries", "charge": "Charges",
@@ -154,7 +154,7 @@ func EventGroups() []EventGroup {
 	return slices.DeleteFunc(groups, func(g EventGroup) bool { return len(g.Types) == 0 })
 }
 
-// Outcome names an outcome of attempts.
+// Outcome describes the outcome of an attempt.
 func Outcome(o attempt.Outcome) string {
 	switch o {
 	case attempt.OutcomeSuccess:
@@ -175,7 +175,7 @@ func Outcome(o attempt.Outcome) string {
 	return string(o)
 }
 
-// Badge is the look of a state: good, bad, wait, warn or quiet.
+// Badge returns the look of a state: good, bad, wait, warn or quiet.
 func Badge(state any) string {
 	switch fmt.Sprint(state) {
 	case "live", "on", string(policy.Succeeded):
@@ -190,8 +190,8 @@ func Badge(state any) string {
 	return "quiet"
 }
 
-// Flash is the message about what was done before the browser was redirected to a
-// page. The address holds only its name, so that no link can put text on a page.
+// Flash returns the message about what was done before the browser was redirected to a page. The
+// address holds only the name of the message, so that no link can put text on a page.
 func Flash(name string) string {
 	switch name {
 	case "key-revoked":
@@ -273,7 +273,7 @@ func Change(typ string) string {
 	return ""
 }
 
-// Rows is a number of rows of a resource, such as "2 time entries".
+// Rows returns a number of rows of a resource in words, such as "2 time entries".
 func Rows(resource string, n int) string {
 	switch resource {
 	case "time-entries":
@@ -293,7 +293,7 @@ func Count(n int64) string {
 	return s
 }
 
-// Plural is "1 event" or "2 events".
+// Plural returns a number with its noun, such as "1 event" or "2 events".
 func Plural(n any, one, many string) string {
 	var count int64
 	switch n := n.(type) {
@@ -305,7 +305,7 @@ func Plural(n any, one, many string) string {
 	return Count(count) + " " + plural.Word(count, one, many)
 }
 
-// Ago tells how long before now a moment was, roughly.
+// Ago says roughly how long before now a time was.
 func Ago(now, t time.Time) string {
 	d := now.Sub(t)
 	switch {
@@ -317,7 +317,7 @@ func Ago(now, t time.Time) string {
 	return roughly(d) + " ago"
 }
 
-// Until tells how long after now a moment is, roughly.
+// Until says roughly how long after now a time is.
 func Until(now, t time.Time) string {
 	if d := t.Sub(now); d >= time.Second {
 		return "in " + roughly(d)
@@ -325,7 +325,7 @@ func Until(now, t time.Time) string {
 	return "now"
 }
 
-// roughly tells how long something takes, in one unit.
+// roughly writes a duration in one unit.
 func roughly(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -339,7 +339,7 @@ func roughly(d time.Duration) string {
 	return Plural(int(d/day), "day", "days")
 }
 
-// Millis writes a time given in milliseconds.
+// Millis writes a duration given in milliseconds.
 func Millis(ms int64) string {
 	if ms < 1000 {
 		return Count(ms) + " ms"
@@ -355,7 +355,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.1f KiB", float64(n)/1024)
 }
 
-// Sentence makes a sentence of an error's text.
+// Sentence turns the text of an error into a sentence.
 func Sentence(s string) string {
 	if s == "" {
 		return s
@@ -372,22 +372,22 @@ func IndentJSON(text string) string {
 	return b.String()
 }
 
-// Part is a piece of a text: words, or a moment.
+// Part is a piece of a text: words, or a time.
 type Part struct {
 	Text string
-	At   time.Time // zero: it is words
+	At   time.Time // zero: Text holds words
 }
 
 var momentPattern = regexp.MustCompile(`\d{1,2} [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`)
 
-// Moments splits a text, so that the moments in it can be shown in the reader's zone.
+// Moments splits a text at its times, so that a page can show them in the reader's zone.
 func Moments(text string) []Part {
 	var parts []Part
 	done := 0
 	for _, found := range momentPattern.FindAllStringIndex(text, -1) {
 		at := moment(text[found[0]:found[1]])
 		if at.IsZero() {
-			continue // it only looks like one
+			continue // it only looks like a time
 		}
 		if found[0] > done {
 			parts = append(parts, Part{Text: text[done:found[0]]})
@@ -400,8 +400,7 @@ func Moments(text string) []Part {
 	return parts
 }
 
-// moment reads a moment as the notices of webhooks and the audit trail write it; zero:
-// it is none.
+// moment parses a time as webhook notices and the audit trail write it; zero: it is not a time.
 func moment(text string) time.Time {
 	for _, layout := range []string{"2 January 2006, 15:04 UTC", time.RFC3339} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -411,7 +410,7 @@ func moment(text string) time.Time {
 	return time.Time{}
 }
 
-// Field is the name of a field of a row or an entry, for people.
+// Field returns the label of a field of a row or an entry.
 func Field(name string) string {
 	switch name {
 	case "billed_to_client":
@@ -465,11 +464,10 @@ func firstUpper(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// nothing stands for a value that is not there.
+// nothing stands for a missing value.
 const nothing = "—"
 
-// Value writes a value, which is JSON, of a field for people, in lines. Moments stay in
-// RFC 3339, for Moments.
+// Value writes the JSON value of a field for people, as lines. Times stay in RFC 3339, for Moments.
 func Value(name, value string) []string {
 	switch {
 	case value == "" || value == "null" || value == "[]":
@@ -499,8 +497,8 @@ func Value(name, value string) []string {
 	return []string{value}
 }
 
-// object writes a reference such as "Northwind (cl_4821)", and of other objects what is
-// in them.
+// object writes a reference such as "Northwind (cl_4821)", and lists the members of any other
+// object.
 func object(value string) string {
 	members, err := jsonform.Members(value)
 	if err != nil {
@@ -522,7 +520,7 @@ func object(value string) string {
 	return strings.Join(parts, " · ")
 }
 
-// textOf writes a text: amounts with commas, and names of states in words.
+// textOf writes a text value: amounts with commas, and state names as words.
 func textOf(name, text string) string {
 	switch {
 	case isAmount(name):
@@ -537,7 +535,7 @@ func textOf(name, text string) string {
 	return text
 }
 
-// isAmount tells whether a field of this name is money.
+// isAmount reports whether a field with this name holds money.
 func isAmount(name string) bool {
 	switch name {
 	case "net_due", "credit_applied", "balance", "general_credit", "amount_granted", "amount_remaining", "delivered_value", "recognized_revenue", "bill_rate", "pay_rate":

@@ -10,15 +10,14 @@ import (
 	"strings"
 )
 
-// Origin is where people's browsers reach the console.
+// Origin is the address at which browsers reach the console.
 type Origin struct {
-	URL    string // without a slash at the end
+	URL    string // without a trailing slash
 	Secure bool   // https
 }
 
-// ParseOrigin reads an address such as https://console.example.com. Plain http is
-// accepted on a loopback address only, because the console's cookie signs people
-// in.
+// ParseOrigin parses an address such as https://console.example.com. It accepts plain http only on
+// a loopback address, because the console's cookie signs people in.
 func ParseOrigin(address string) (Origin, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
@@ -34,13 +33,13 @@ func ParseOrigin(address string) (Origin, error) {
 	return Origin{}, errors.New("want https://…")
 }
 
-// maxList is the most origins of a List: every page names them in a header.
+// maxList is the maximum length of a List, because every page names the origins in a header.
 const maxList = 20
 
-// List is origins such as https://app.example.com, in the form that browsers send them.
+// List holds origins such as https://app.example.com, in the form that browsers send them.
 type List []string
 
-// UnmarshalText reads origins that are separated by commas.
+// UnmarshalText parses origins separated by commas.
 func (l *List) UnmarshalText(text []byte) error {
 	*l = nil
 	for part := range strings.SplitSeq(string(text), ",") {
@@ -52,7 +51,7 @@ func (l *List) UnmarshalText(text []byte) error {
 		if err != nil {
 			return err
 		}
-		// The list becomes a part of a header, where other characters would mean something.
+		// The list becomes part of a header, in which other characters would have a meaning.
 		if strings.Trim(strings.SplitN(o.URL, "//", 2)[1], "abcdefghijklmnopqrstuvwxyz0123456789-.:[]") != "" {
 			return errors.New("want host names in ASCII, without a pattern")
 		}

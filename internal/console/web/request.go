@@ -1,6 +1,5 @@
-// Package web is what the pages of the console share: the request with its
-// session, the templates and assets, the pages about errors, cookies and
-// cursors.
+// Package web has what the pages of the console share: the request with its session, the templates
+// and assets, charts, error pages, cookies and cursors.
 package web
 
 import (
@@ -28,10 +27,10 @@ type Request struct {
 	*http.Request
 	W       http.ResponseWriter
 	Now     time.Time
-	ID      string           // for the log and the page about an error
+	ID      string           // for the log and the error page
 	Session *session.Session // nil where the route requires none
-	// Leave says that what follows takes long without a connection to the database, so that
-	// another slow request may begin. Nil where the route has no place to give back.
+	// Leave gives the request's place to another slow request. A handler calls it before it waits
+	// without a database connection. Nil if the route has no place to give back.
 	Leave func()
 	site  *Site
 }
@@ -42,20 +41,20 @@ func (r *Request) Path(name string) string {
 	if r.URL.RawPath == "" {
 		return value
 	}
-	// chi matches the path as it was sent, with its escapes.
+	// chi matches the path as it was sent, still escaped.
 	if plain, err := url.PathUnescape(value); err == nil {
 		return plain
 	}
 	return value
 }
 
-// Query returns a parameter of the address.
+// Query returns a query parameter, trimmed.
 func (r *Request) Query(name string) string { return strings.TrimSpace(r.URL.Query().Get(name)) }
 
-// Field returns a field of the form that was sent.
+// Field returns a field of the form, trimmed.
 func (r *Request) Field(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
 
-// Live tells that a page renews a part of itself: the person has done nothing.
+// Live reports whether a page refreshes a part of itself, without any action by the person.
 func (r *Request) Live() bool { return r.URL.Query().Get("live") == "1" }
 
 // Redirect sends the browser to another page.
@@ -69,23 +68,23 @@ func (r *Request) Warn(message string, err error) {
 	r.site.Logger.WarnContext(r.Context(), message, "request_id", r.ID, "error", err)
 }
 
-// View is what every page is made from.
+// View is the template data of every page.
 type View struct {
 	Title   string
-	Section string // of the menu: overview, keys, webhooks, events, data, requests, anomalies, audit
+	Section string // menu section: overview, keys, webhooks, events, data, requests, anomalies, audit
 	Session *session.Session
 	Now     time.Time
-	Flash   string // what was done just now, in a sentence; empty: nothing
-	Wide    bool   // without the menu: signing in
+	Flash   string // says what was just done; empty: nothing
+	Wide    bool   // without the menu, such as on the sign-in page
 	Body    any
 
-	Framed         bool // in a frame of a product
-	AnomaliesWait  bool // anomalies that the session may see wait to be looked at
-	NeedsAttention bool // something on the overview does
+	Framed         bool // in a product's frame
+	AnomaliesWait  bool // there are unacknowledged anomalies that the session may see
+	NeedsAttention bool // something on the overview needs attention
 }
 
-// Show answers with a page. A page that renews a part of itself gets only that
-// part, which its file calls "live".
+// Show answers with a page. A page that refreshes a part of itself gets only that part, which its
+// file calls "live".
 func (r *Request) Show(page string, v View) error {
 	return r.ShowStatus(http.StatusOK, page, v)
 }
@@ -106,8 +105,8 @@ func (r *Request) ShowStatus(status int, page string, v View) error {
 	return r.write(status, t, page, part, &v)
 }
 
-// marks are those in the menu. One is missing where it is not known: the page is about
-// something else.
+// marks returns the marks in the menu. It leaves out a mark that it cannot read, because the page
+// is about something else.
 func (r *Request) marks() (anomaliesWait, needsAttention bool) {
 	anomaliesWait, err := r.site.AnomaliesWait(r.Context(), r.Session, r.Now)
 	if err != nil {
@@ -150,19 +149,19 @@ const (
 	Admin                  // a session of an admin
 )
 
-// Route is an address of the console. The checks are derived from it, so that no
-// handler can forget one.
+// Route is a route of the console. The checks are derived from it, so that no handler can forget
+// one.
 type Route struct {
-	Method, Pattern string // of chi
+	Method, Pattern string // as chi expects them
 	Access          Access
-	Heavy           bool // it may read very many rows, so a workspace has few of them at a time
+	Heavy           bool // may read very many rows, so few of a workspace run at the same time
 	Handle          Handler
 }
 
-// Handler answers a request. What it returns as an error is shown as a page.
+// Handler answers a request. The person sees a page about the error that it returns.
 type Handler func(*Request) error
 
-// ServeHTTP answers a request that Site.Begin has begun.
+// ServeHTTP answers a request that has passed Site.Begin.
 func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req := From(w, r)
 	if err := h(req); err != nil {
@@ -172,7 +171,7 @@ func (h Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 type requestKey struct{}
 
-// Begin is the middleware that makes the Request and writes its log line.
+// Begin is the middleware that creates the Request and writes its log line.
 func (s *Site) Begin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		req := &Request{Now: s.Clock().UTC(), ID: "req_" + uuid.NewString(), site: s}
@@ -203,9 +202,8 @@ func (s *Site) Begin(next http.Handler) http.Handler {
 	})
 }
 
-// From returns the Request that Begin made, with the writer and request that a
-// middleware or handler was called with. It panics where Begin does not come
-// first.
+// From returns the Request that Begin created, with the writer and request that were passed to the
+// calling middleware or handler. It panics if Begin did not run first.
 func From(w http.ResponseWriter, r *http.Request) *Request {
 	req := r.Context().Value(requestKey{}).(*Request)
 	req.W, req.Request = w, r

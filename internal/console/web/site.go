@@ -31,30 +31,31 @@ import (
 //go:embed pages
 var pageFiles embed.FS
 
-// Site is what all requests share.
+// Site holds what all requests share.
 type Site struct {
 	Clock  func() time.Time
 	Logger *slog.Logger
-	Tracer trace.Tracer // makes a span of each request; nil: none
+	Tracer trace.Tracer // starts a span for each request; nil: no spans
 	Secure bool         // the site is served over https: cookies are bound to the host
 
 	EmbedOrigins List   // of the products that may show the console in a frame
-	Name         string // of the product in titles and beside the logo
-	Logo         string // the asset with the logo
+	Name         string // product name, in titles and next to the logo
+	Logo         string // name of the logo asset
 
-	// AnomaliesWait tells whether anomalies that a session may see wait to be looked
-	// at; the menu of every page says so.
+	// AnomaliesWait reports whether there are unacknowledged anomalies that a session may see. The
+	// menu of every page shows it.
 	AnomaliesWait func(context.Context, *session.Session, time.Time) (bool, error)
-	// NeedsAttention tells whether something on the overview does; the menu says so, too.
+	// NeedsAttention reports whether something on the overview needs attention. The menu shows it,
+	// too.
 	NeedsAttention func(context.Context, *session.Session, time.Time) (bool, error)
 
-	pages map[string]*template.Template // each with the layout and the shared parts
+	pages map[string]*template.Template // by name; each includes the layout and the shared parts
 }
 
-// shared are the files that every page may use.
+// shared returns the template files that every page may use.
 func shared() []string { return []string{"pages/layout.html", "pages/parts.html"} }
 
-// LoadPages reads the templates. They refer to the assets.
+// LoadPages parses the templates, which refer to the assets.
 func (s *Site) LoadPages(a *Assets) error {
 	base := template.New("layout").Funcs(template.FuncMap{
 		"asset": a.address, "time": timeTag, "ago": Ago, "count": Count, "plural": Plural, "permission": Permission,
@@ -90,8 +91,8 @@ func (s *Site) LoadPages(a *Assets) error {
 	return nil
 }
 
-// timeTag shows a moment with its zone: in UTC, and with scripts in the reader's zone,
-// with UTC on hover. Form is "second", "minute" or "day".
+// timeTag shows t in UTC. Scripts convert it to the reader's zone and show UTC on hover. The form
+// is "second", "minute" or "day".
 func timeTag(form string, t time.Time) template.HTML {
 	if t.IsZero() {
 		return "—"
@@ -105,7 +106,7 @@ func timeTag(form string, t time.Time) template.HTML {
 
 func lastAttempt(list []delivery.AttemptView) delivery.AttemptView { return list[len(list)-1] }
 
-// Failure describes what went wrong in an attempt, as far as its status does not.
+// Failure describes what went wrong in an attempt, without repeating its status.
 func Failure(v delivery.AttemptView) string {
 	switch {
 	case v.Error == nil:
@@ -124,14 +125,14 @@ func Failure(v delivery.AttemptView) string {
 //go:embed assets
 var assetFiles embed.FS
 
-// Assets serves the stylesheet, the scripts and the icon. The name of each has a
-// hash of its content, so that browsers may cache it for ever.
+// Assets serves the stylesheet, the scripts and the icon. Each file name contains a hash of the
+// content, so that browsers may cache it for ever.
 type Assets struct {
 	byName map[string]string // console.css → /assets/console.1a2b3c4d.css
 	bodies map[string]asset  // by the name with the hash
 }
 
-// asset is a file as it is, and compressed with gzip.
+// asset is a file, plain and compressed with gzip.
 type asset struct{ plain, gzip []byte }
 
 // LoadAssets reads the embedded files.
@@ -153,7 +154,7 @@ func LoadAssets() (*Assets, error) {
 	return a, nil
 }
 
-// Apply gives the stylesheet the colours of a theme, and adds its logo.
+// Apply adds the colours of a theme to the stylesheet, and its logo to the assets.
 func (a *Assets) Apply(t *Theme) error {
 	const sheet = "console.css"
 	if css := t.CSS(); css != nil {
@@ -168,7 +169,7 @@ func (a *Assets) Apply(t *Theme) error {
 	return err
 }
 
-// Add adds an asset and returns its address. It is compressed here, once.
+// Add compresses an asset, stores it and returns its address.
 func (a *Assets) Add(name string, body []byte) (address string, err error) {
 	var small bytes.Buffer
 	z, err := gzip.NewWriterLevel(&small, gzip.BestCompression)
@@ -197,7 +198,7 @@ func (a *Assets) address(name string) (string, error) {
 	return address, nil
 }
 
-// ServeHTTP serves the asset that the route's parameter file names.
+// ServeHTTP serves the asset that the route parameter "file" names.
 func (a *Assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := chi.URLParam(r, "file")
 	file, ok := a.bodies[name]
@@ -220,8 +221,8 @@ func (a *Assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(body))
 }
 
-// acceptsGzip tells whether the caller takes gzip. One that weighs encodings (";q=")
-// gets none, because no browser does.
+// acceptsGzip reports whether the caller accepts gzip. It ignores encodings with a weight (";q="),
+// because browsers send none.
 func acceptsGzip(r *http.Request) bool {
 	for item := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		if strings.TrimSpace(item) == "gzip" {
@@ -231,35 +232,35 @@ func acceptsGzip(r *http.Request) bool {
 	return false
 }
 
-// A draft is a form that was sent after its session had ended. It is kept in a cookie of
-// the browser that sent it, so that the server stores nothing, until the same person is
-// signed in to the same workspace again and sees the form with it. It is only ever shown,
-// never sent by itself.
+// A draft is a form that was sent after its session had ended. The server stores nothing: the
+// browser that sent the form keeps it in a cookie. When the same person signs in to the same
+// workspace again, the page shows the form with its values. The console never sends a draft on its
+// own.
 
 const (
-	// DraftLifetime is how long a form is kept after its session has ended.
+	// DraftLifetime is how long the browser keeps a draft.
 	DraftLifetime = 30 * time.Minute
-	// maxDraft bounds the cookie, because proxies bound the headers of an answer. A
-	// larger form is not kept.
+	// maxDraft is the maximum length of the cookie's value, because proxies limit the headers of a
+	// response. A larger form is not kept.
 	maxDraft = 2400
 
-	draftPage  = "draft_page"  // the field with the address of the page that the form is on
-	draftOwner = "draft_owner" // the field with the owner
+	draftPage  = "draft_page"  // form field with the address of the form's page
+	draftOwner = "draft_owner" // form field with the owner
 )
 
-// Draft is what makes a form one that is kept: two fields of it.
+// Draft holds the two hidden fields that let the browser keep a form as a draft.
 type Draft struct {
-	Page  string // the address of the page that the form is on
+	Page  string // address of the form's page
 	Owner string // see ownerOf
 }
 
-// Draft is for the forms on the page with an address.
+// Draft returns the draft fields for a form on the page with this address.
 func (v *View) Draft(page string) Draft {
 	return Draft{Page: page, Owner: ownerOf(v.Session.WorkspaceID, v.Session.Person)}
 }
 
-// ownerOf stands for a person in a workspace. People who use sign-in links have another
-// subject with every link, so they are told apart by the name that the link was made for.
+// ownerOf identifies a person in a workspace. Each sign-in link has its own subject, so people who
+// use links are identified by the name that the link was created for.
 func ownerOf(workspaceID string, p session.Person) string {
 	who := p.Name
 	if p.Issuer != "" {
@@ -269,15 +270,15 @@ func ownerOf(workspaceID string, p session.Person) string {
 	return base64.RawURLEncoding.EncodeToString(h[:12])
 }
 
-// OfAnother tells whether the form that was sent is on a page of another workspace or person
-// than the session: who has opened two workspaces in one browser has the session of the last.
+// OfAnother reports whether the form comes from a page of another workspace or person than the
+// session. A browser in which somebody opened two workspaces has only the session of the last one.
 func OfAnother(r *Request) bool {
 	owner := r.PostForm.Get(draftOwner)
 	return owner != "" && owner != ownerOf(r.Session.WorkspaceID, r.Session.Person)
 }
 
-// keepDraft keeps the form that was sent, if it is one to keep and not too large. It
-// returns the page that it is on; empty: nothing is kept.
+// keepDraft keeps the form as a draft, if it has the draft fields and is not too large. It returns
+// the page of the form; empty: nothing is kept.
 func (r *Request) keepDraft() (page string) {
 	page = Local(r.PostForm.Get(draftPage))
 	if page == "/" || r.PostForm.Get(draftOwner) == "" {
@@ -291,7 +292,7 @@ func (r *Request) keepDraft() (page string) {
 	return page
 }
 
-// draft returns the form that is kept in the browser; nil: none.
+// draft returns the draft that the browser sent; nil: none.
 func (r *Request) draft() url.Values {
 	text, err := base64.RawURLEncoding.DecodeString(r.Cookie(DraftCookie))
 	if err != nil || len(text) == 0 {
@@ -304,8 +305,7 @@ func (r *Request) draft() url.Values {
 	return form
 }
 
-// DraftPage is the page of the form that is kept for a person in a workspace; empty:
-// none.
+// DraftPage returns the page of the draft of a person in a workspace; empty: none.
 func (r *Request) DraftPage(workspaceID string, p session.Person) string {
 	form := r.draft()
 	if form.Get(draftOwner) != ownerOf(workspaceID, p) {
@@ -318,8 +318,8 @@ func (r *Request) DraftPage(workspaceID string, p session.Person) string {
 	return page
 }
 
-// RestoreDraft makes the fields of the form that is kept for this page and person those of
-// the request, and keeps the form no longer. It returns false where there is none.
+// RestoreDraft moves the draft for this page and person into the request's form and deletes the
+// cookie. It returns false if there is no such draft.
 func (r *Request) RestoreDraft() bool {
 	if r.DraftPage(r.Session.WorkspaceID, r.Session.Person) != r.URL.Path {
 		return false
@@ -329,7 +329,7 @@ func (r *Request) RestoreDraft() bool {
 	return true
 }
 
-// DropDraft keeps no form any longer: another person may use the browser.
+// DropDraft deletes any draft, because another person may use the browser.
 func (r *Request) DropDraft() {
 	if strings.TrimSpace(r.Cookie(DraftCookie)) != "" {
 		r.ClearCookie(DraftCookie)

@@ -1,5 +1,4 @@
-// This file gives the console the colour and the logo of the product that it is a
-// part of.
+// This file gives the console the colour and the logo of the product that it belongs to.
 
 package web
 
@@ -18,14 +17,14 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
-// Theme is how the console looks, besides its own style.
+// Theme sets the product name, the accent colour and the logo.
 type Theme struct {
-	Name   string // of the product, in titles and beside the logo; empty: Ledgerfeed
-	Accent Colour // of links, buttons and what is chosen; the zero value: the console's own
-	Logo   Logo   // the zero value: the console's own
+	Name   string // product name, in titles and next to the logo; empty: Ledgerfeed
+	Accent Colour // colour of links, buttons and the selected item; zero value: the console's own
+	Logo   Logo   // zero value: the console's own
 }
 
-// Colour is one that is written as #rrggbb.
+// Colour is a colour in RGB; the zero value means none is set.
 type Colour struct {
 	red, green, blue float64 // 0 to 255
 	set              bool
@@ -50,13 +49,13 @@ func (c Colour) String() string {
 	return fmt.Sprintf("#%02x%02x%02x", int(math.Round(c.red)), int(math.Round(c.green)), int(math.Round(c.blue)))
 }
 
-// mixed is the colour with a part of another one, 0 to 1.
+// mixed returns the colour mixed with a part, from 0 to 1, of another one.
 func (c Colour) mixed(with Colour, part float64) Colour {
 	mix := func(x, y float64) float64 { return x + (y-x)*part }
 	return Colour{mix(c.red, with.red), mix(c.green, with.green), mix(c.blue, with.blue), true}
 }
 
-// luminance is the relative luminance of WCAG 2.2.
+// luminance returns the relative luminance of WCAG 2.2.
 func (c Colour) luminance() float64 {
 	linear := func(v float64) float64 {
 		if v /= 255; v <= 0.04045 {
@@ -67,20 +66,20 @@ func (c Colour) luminance() float64 {
 	return 0.2126*linear(c.red) + 0.7152*linear(c.green) + 0.0722*linear(c.blue)
 }
 
-// contrast is the contrast ratio of WCAG 2.2, 1 to 21.
+// contrast returns the contrast ratio of WCAG 2.2, from 1 to 21.
 func contrast(x, y Colour) float64 {
 	a, b := x.luminance(), y.luminance()
 	return (max(a, b) + 0.05) / (min(a, b) + 0.05)
 }
 
-// readable is the contrast that text needs, with room for rounding.
+// readable is the contrast ratio that text needs, with room for rounding.
 const readable = 4.6
 
-// scheme is the light or the dark look, with the colours of console.css that text in the
-// accent's colour stands on.
+// scheme is the light or the dark look. Text in the accent colour has surface, paper or the tint as
+// its background, as in console.css; ink darkens or lightens it until it is readable.
 type scheme struct {
 	surface, paper, ink Colour
-	tint                float64 // the part of the accent in the background of what is chosen
+	tint                float64 // share of the accent in the background of a selected item
 }
 
 func schemes() (light, dark scheme) {
@@ -89,8 +88,8 @@ func schemes() (light, dark scheme) {
 		scheme{surface: Colour{0x19, 0x1f, 0x26, true}, paper: Colour{0x11, 0x16, 0x1b, true}, ink: white, tint: 0.18}
 }
 
-// variables are the variables of console.css that follow from an accent: as near to it as
-// can be read.
+// variables returns the variables of console.css that depend on the accent. It changes the accent
+// only as far as readability needs.
 func (s *scheme) variables(accent Colour) string {
 	tint := s.surface.mixed(accent, s.tint)
 	text := accent
@@ -107,7 +106,7 @@ func (s *scheme) variables(accent Colour) string {
 	return fmt.Sprintf("--accent: %s; --accent-strong: %s; --on-accent: %s; --tint: %s;", text, text.mixed(s.ink, 0.25), on, tint)
 }
 
-// CSS is what follows console.css; empty without a colour.
+// CSS returns the rules to append to console.css; empty without a colour.
 func (t *Theme) CSS() []byte {
 	if !t.Accent.set {
 		return nil
@@ -116,10 +115,10 @@ func (t *Theme) CSS() []byte {
 	return []byte("\n:root { " + light.variables(t.Accent) + " }\n@media (prefers-color-scheme: dark) { :root { " + dark.variables(t.Accent) + " } }\n")
 }
 
-// maxLogo is the most bytes of a logo: every page shows it.
+// maxLogo is the maximum size of a logo, in bytes. Every page shows it.
 const maxLogo = 256 << 10
 
-// Logo is a picture that has been read.
+// Logo is the content of a logo file.
 type Logo struct {
 	Body []byte
 	Type string // ".svg" or ".png"

@@ -33,13 +33,13 @@ func (f *Feed) add(event string) {
 	f.events = append(f.events, event)
 }
 
-// Event is an event as a feed shows it; salt makes others of the same number.
+// Event returns an event as a feed shows it. Another salt makes another event of the same number.
 func Event(number int, salt string) string {
 	return fmt.Sprintf(`{"id":"evt_%06d","type":"invoice.issued","created_at":"2026-11-%02dT09:15:00.%03dZ","data":{"object_type":"invoice","object_id":"inv_%d%s","invoice_number":"Ä <&> %d"}}`,
 		number, 1+number/1000%28, number%1000, number, salt, number)
 }
 
-// Some makes a feed of so many events.
+// Some makes a feed of n events.
 func Some(n int) *Feed {
 	events := make([]string, n)
 	for i := range events {
@@ -48,7 +48,7 @@ func Some(n int) *Feed {
 	return NewFeed(events)
 }
 
-// With is the feed with another event at an index.
+// With returns the feed with another event at an index.
 func (f *Feed) With(index int, event string) *Feed {
 	events := append([]string(nil), f.events...)
 	events[index] = event
@@ -67,7 +67,7 @@ func (f *Feed) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return list, nil
 }
 
-// Lines are the first n events, one a line.
+// Lines returns the first n events, one per line.
 func (f *Feed) Lines(n int) string {
 	var b strings.Builder
 	for _, event := range f.events[:n] {
@@ -76,7 +76,7 @@ func (f *Feed) Lines(n int) string {
 	return b.String()
 }
 
-// Root is the root of the first n events.
+// Root returns the root of the first n events.
 func (f *Feed) Root(n int) tlog.Hash {
 	root, err := tlog.TreeHash(int64(n), f)
 	if err != nil {
@@ -85,15 +85,15 @@ func (f *Feed) Root(n int) tlog.Hash {
 	return root
 }
 
-// Checkpoint is the text of a checkpoint of the first n events. Each is at an odd position of
-// the log, which has an internal entry between two of them.
+// Checkpoint returns the text of a checkpoint of the first n events. The events are at the odd
+// positions of the log, with an internal entry after each.
 func (f *Feed) Checkpoint(origin string, n int) string {
 	chain := sha256.Sum256([]byte(f.Lines(n)))
 	return fmt.Sprintf("%s\n%d\n%s\nposition %d\nchain %s\n", origin, n, f.Root(n), 2*n, base64.StdEncoding.EncodeToString(chain[:]))
 }
 
-// Tile is a tile of a tree of a size: tile/<level>/<number>[.p/<width>], or the bundle of
-// events tile/entries/<number>[.p/<width>].
+// Tile returns a tile of a tree of a size (tile/<level>/<number>[.p/<width>]), or a bundle of
+// events (tile/entries/<number>[.p/<width>]).
 func (f *Feed) Tile(path string, size int) (data string, found bool) {
 	rest := strings.TrimPrefix(path, "tile/")
 	if number, ok := strings.CutPrefix(rest, "entries/"); ok {

@@ -1,5 +1,5 @@
-// Package followertest is a service that serves a feed and its tree in the forms of the API,
-// for tests of what reads them. It can be made to lie.
+// Package followertest serves a feed and its tree as the API does, for tests of programs that read
+// them. A test can make it lie.
 package followertest
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 )
 
-// Workspace and Key are those of the service.
+// Workspace is the service's workspace, and Key its API key.
 const (
 	Workspace = "acme"
 	Key       = "test_abcdefgh0123456789abcdefghijklmnopqrstuvwxyz"
 )
 
-// Answer is what the service is about to answer with. A test may change it.
+// Answer is an answer that the service is about to send. A test may change it.
 type Answer struct {
 	Path   string
 	Status int
@@ -41,10 +41,10 @@ type Service struct {
 
 	mu      sync.Mutex
 	feed    *Feed
-	shown   int // events that pages show
-	signed  int // events that the checkpoint is of
-	kept    int // the first event that is not too old
-	from    int // pages leave out the events before, though they are kept
+	shown   int // how many events pages show
+	signed  int // how many events the checkpoint covers
+	kept    int // index of the first event that is not too old
+	from    int // pages leave out the events before this index, though they are kept
 	tamper  func(*Answer)
 	hurries bool
 	asked   map[string]int
@@ -69,10 +69,10 @@ func New(t testing.TB) *Service {
 	return s
 }
 
-// Keys are the verifier keys of the tree, as in a file.
+// Keys returns the verifier keys of the tree, as in a file.
 func (s *Service) Keys() string { return s.KeysFor(s.Origin) }
 
-// KeysFor are the verifier keys under another name.
+// KeysFor returns the verifier keys under another name.
 func (s *Service) KeysFor(name string) string {
 	list, err := s.keys.Verifiers(name)
 	if err != nil {
@@ -90,8 +90,8 @@ func (s *Service) Sign(origin, text string) string {
 	return string(note)
 }
 
-// Show takes a feed instead of the one before, of which pages show so many events, and the
-// newest checkpoint is of so many.
+// Show replaces the feed. Pages show its first shown events, and the newest checkpoint covers its
+// first signed events.
 func (s *Service) Show(feed *Feed, shown, signed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,21 +114,21 @@ func (s *Service) ShowFrom(from int) {
 	s.from = from
 }
 
-// Tamper has a function change answers; nil: none does.
+// Tamper makes a function change every answer; nil: none does.
 func (s *Service) Tamper(change func(*Answer)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tamper = change
 }
 
-// HoldNothing has the service answer at once, as it may, where it is asked to wait.
+// HoldNothing makes the service answer at once even if it is asked to wait, which the API allows.
 func (s *Service) HoldNothing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hurries = true
 }
 
-// Asked counts requests by the beginning of their path.
+// Asked counts the requests whose path begins with prefix.
 func (s *Service) Asked(prefix string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +186,8 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer also returns what is closed when there is something newer.
+// answer returns the answer to a request, and a channel that is closed when there is something
+// newer.
 func (s *Service) answer(r *http.Request) (*Answer, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +225,7 @@ func (s *Service) tooOld(bundle, path string) bool {
 	return strings.Contains(path, "/entries/") && s.kept > 0 && (s.kept >= len(s.feed.events) || createdAt(bundle[2:]) < createdAt(s.feed.events[s.kept]))
 }
 
-// createdAt is the publish time of an event.
+// createdAt returns the publish time of an event.
 func createdAt(event string) string {
 	_, at, _ := strings.Cut(event, `"created_at":"`)
 	at, _, _ = strings.Cut(at, `"`)

@@ -1,5 +1,5 @@
-// Package witnesstest is the other side of tests: the witness of transparency-dev, which
-// nobody here wrote.
+// Package witnesstest runs the witness of transparency-dev for tests, because it is independent of
+// our own code.
 package witnesstest
 
 import (
@@ -49,7 +49,7 @@ func New(t testing.TB, name string) *Witness {
 	return w
 }
 
-// Know lets the witness cosign the logs of verifier keys. A key's name is the origin of its
+// Know makes the witness cosign the logs of these verifier keys. A key's name is the origin of its
 // log.
 func (w *Witness) Know(t testing.TB, verifierKeys ...string) {
 	t.Helper()
