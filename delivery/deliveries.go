@@ -22,17 +22,17 @@ import (
 type Query struct {
 	State     policy.State // empty: all
 	EventType string       // empty: all
-	NoPay     bool         // without the deliveries of events that need pay:read
+	NoPay     bool         // leave out deliveries of events that need pay:read
 	Since     time.Time    // only those first sent then or later; zero: all
 	Before    time.Time    // only those first sent before; zero: all
 
-	// About selects the deliveries of one event by its id, or of those that name an object,
-	// a client or an invoice by its id or number; empty: all. Deliveries are then in the
-	// order of their events.
+	// About selects deliveries by event: the event's own id, the id of an object, a client or an
+	// invoice that the event names, or an invoice's number; empty: all. If it is set, deliveries
+	// are in the order of their events.
 	About string
 
 	Limit  int    // default 50, at most 500
-	Cursor string // Next or Previous of another page; empty: begin with the newest
+	Cursor string // Next or Previous from another page; empty: begin with the newest
 }
 
 // Page is a page of deliveries, newest first.
@@ -40,10 +40,10 @@ type Page struct {
 	Deliveries []Delivery
 	Next       string // cursor of older deliveries; empty: there are none
 	Previous   string // cursor of newer deliveries; empty: this page has the newest
-	Newer      int    // how many newer deliveries of the list the cursors have passed
+	Newer      int    // how many newer deliveries the cursors have passed on the way to this page
 
-	// LookedAtTo is set when one statement's bound was reached: older deliveries than this
-	// were not looked at yet. Next goes on there, also where Deliveries is empty.
+	// LookedAtTo is set if the search stopped at its limit: it has not examined deliveries older
+	// than this. Next continues from there, even if Deliveries is empty.
 	LookedAtTo Time
 }
 
@@ -54,18 +54,18 @@ const (
 	defaultPage = 50
 	maxPage     = 500
 
-	// maxExamined bounds the deliveries that one statement looks at, because a filter may
-	// match few of very many.
+	// maxExamined bounds the deliveries that one statement examines, because a filter may match
+	// only a few of very many.
 	maxExamined = 50_000
 )
 
-// deliveryColumns are those of a delivery d and its event e.
+// deliveryColumns returns the columns of a delivery d and its event e, for scanDelivery.
 func deliveryColumns() string {
 	return `d.event_id, d.event_type, d.state, d.created_at, d.next_attempt_at, d.attempts, d.position, coalesce(e.public_event, '{}'), e.public_event IS NOT NULL AND ` + eventlog.NeedsPay("e")
 }
 
-// itsEvent joins the event e of a delivery d. Ranges of one value in the order of their columns
-// are read along the right index whatever the statistics say of the workspace.
+// itsEvent joins the event e of a delivery d. A one-value range with ORDER BY on the same column
+// uses the right index, whatever the statistics say about the workspace.
 const itsEvent = `LEFT JOIN LATERAL (
 	SELECT * FROM event_log e WHERE e.workspace_id = d.workspace_id AND e.position BETWEEN d.position AND d.position ORDER BY e.position LIMIT 1) e ON true`
 
@@ -84,19 +84,19 @@ func (s *Store) Deliveries(ctx context.Context, webhookID string, q Query) (*Pag
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
-	if l.from.Newer && found.more == nil && q.Cursor != "" { // these are the newest, and the page may not be full
+	if l.from.Newer && found.more == nil && q.Cursor != "" { // this reached the newest, and the page may not be full
 		q.Cursor = ""
 		return s.Deliveries(ctx, webhookID, q)
 	}
 	return l.page(found), nil
 }
 
-// listing is a checked Query of one webhook.
+// listing is a validated Query of one webhook.
 type listing struct {
 	store                  *Store
 	workspaceID, webhookID string
 	query                  Query
-	oldest                 time.Time // deliveries first sent before are not shown
+	oldest                 time.Time // deliveries first sent before this are not shown
 	from                   pageEnd   // zero: begin with the newest
 }
 
@@ -121,15 +121,15 @@ func newListing(ctx context.Context, s *Store, webhookID string, q Query) (*list
 	return l, nil
 }
 
-// listed is what one look at the deliveries found.
+// listed is the result of one read or search.
 type listed struct {
-	list []Delivery // in the order of the look
-	more *pageEnd   // where the next look in this direction begins; nil: it is over
+	list []Delivery // in the order in which they were read
+	more *pageEnd   // where the next read in this direction begins; nil: there are no more
 
-	lookedAtTo time.Time // set where more is the bound of a look, not the end of a page
+	lookedAtTo time.Time // set if more is where the search stopped at its limit, not the end of a page
 }
 
-// page makes the page of what was found.
+// page makes a Page of the result.
 func (l *listing) page(f *listed) *Page {
 	p := &Page{Deliveries: f.list, Newer: l.from.Passed}
 	if p.Deliveries == nil {
@@ -157,9 +157,10 @@ func (l *listing) page(f *listed) *Page {
 	return p
 }
 
-// keys is a statement for the places of deliveries in the list, at most so many. A state
-// other than succeeded is part of an index; what no index has is the filter, a condition on
-// the statement's rows. The statement's own arguments are the first own of args.
+// keys returns a statement for the keys of up to most deliveries, in the order of the list,
+// starting after from. A state other than succeeded is part of the statement, because an index
+// covers it. filter holds the conditions that no index covers, on the statement's rows k. The first
+// own of args belong to the statement, the others to filter.
 func (l *listing) keys(from *pageEnd, most int) (statement, filter string, args []any, own int) {
 	order, compare := from.order()
 	where, filter := `d.workspace_id = $1 AND d.webhook_id = $2 AND d.created_at > $3`, ""
@@ -187,8 +188,9 @@ func (l *listing) keys(from *pageEnd, most int) (statement, filter string, args 
 	if l.query.EventType != "" {
 		and(&filter, `k.event_type = ?`, l.query.EventType)
 	}
-	if l.query.NoPay { // most types need no look at the event
-		// One row in the order of the key: a condition that PostgreSQL could hash would read the whole log.
+	if l.query.NoPay { // most types can be decided without the event
+		// Read one row in key order: with a condition that it can hash, PostgreSQL would read the
+		// whole log.
 		and(&filter, `(k.event_type NOT IN (?, ?, ?) OR NOT coalesce((
 		         SELECT `+eventlog.NeedsPay("e")+` FROM event_log e WHERE e.workspace_id = $1 AND e.position BETWEEN k.position AND k.position ORDER BY e.position LIMIT 1), false))`,
 			domain.TypePayoutPaid, domain.TypeChargeCreated, domain.TypeChargeDeleted)
@@ -230,7 +232,8 @@ func (l *listing) readPage(ctx context.Context, tx pgx.Tx) (*listed, error) {
 	if err != nil || f.more != nil || filter == "" {
 		return f, err
 	}
-	// The page is not full: the list is over, or as many were looked at as one look may.
+	// The page is not full: either the list has ended, or the statement has examined maxExamined
+	// deliveries.
 	last := pageEnd{}
 	err = tx.QueryRow(ctx, fmt.Sprintf(`
 		SELECT k.created_at, k.position FROM (
@@ -246,8 +249,8 @@ func (l *listing) readPage(ctx context.Context, tx pgx.Tx) (*listed, error) {
 	return f, nil
 }
 
-// search reads a page of the deliveries of the events that a search of the log finds, in
-// the order of the events.
+// search searches the log for events, and reads a page of their deliveries in the order of the
+// events.
 func (l *listing) search(ctx context.Context) (*listed, error) {
 	s, q := l.store, &l.query
 	step := int64(-1)
@@ -262,7 +265,7 @@ func (l *listing) search(ctx context.Context) (*listed, error) {
 			return &listed{}, nil
 		}
 	}
-	found, err := eventlog.NewFeed(s.cfg.Pool).Search(ctx, look)
+	found, err := s.cfg.Feed.Search(ctx, look)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +305,7 @@ func (l *listing) ofEvents(ctx context.Context, events []eventlog.Hit) (*listed,
 	return l.collect(rows)
 }
 
-// collect reads the deliveries of a page, and one more if there is a next page.
+// collect reads the deliveries of a page. One row more than Limit means that there is a next page.
 func (l *listing) collect(rows pgx.Rows) (*listed, error) {
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Delivery, error) {
 		return scanDelivery(row, l.webhookID, new(string))
@@ -318,9 +321,9 @@ func (l *listing) collect(rows pgx.Rows) (*listed, error) {
 	return f, nil
 }
 
-// CountDeliveries counts the deliveries that a query selects. It looks at the newest most
-// of them, before the filters that no index has; all is false when there are more. It
-// ignores About, Limit and Cursor. Errors: *UnknownWebhookError.
+// CountDeliveries counts the deliveries that a query selects. It examines the newest deliveries, up
+// to the number most, before it applies the filters that no index covers; all is false if there are
+// more. It ignores About, Limit and Cursor. Errors: *UnknownWebhookError.
 func (s *Store) CountDeliveries(ctx context.Context, webhookID string, q Query, most int) (n int, all bool, err error) {
 	q.Cursor = ""
 	l, err := newListing(ctx, s, webhookID, q)
@@ -341,17 +344,18 @@ func (s *Store) CountDeliveries(ctx context.Context, webhookID string, q Query, 
 	return min(n, most), examined <= most, nil
 }
 
-// pageEnd is where a page ends: at a delivery, which is not part of the next one.
+// pageEnd is where a page ends: at a delivery, which the next page does not repeat.
 type pageEnd struct {
 	At       time.Time `json:"a"`
 	Position int64     `json:"p"`
-	Passed   int       `json:"n,omitempty"` // deliveries of the list that are newer than those after it
-	Newer    bool      `json:"u,omitempty"` // the page has newer deliveries
+	Passed   int       `json:"n,omitempty"` // how many deliveries are on the newer side of this end
+	Newer    bool      `json:"u,omitempty"` // the page goes towards newer deliveries
 }
 
 func endOf(d *Delivery) *pageEnd { return &pageEnd{At: d.CreatedAt.Time, Position: d.Position} }
 
-// order is how a statement of a page sorts, and what its rows are to the end before it.
+// order returns the sort direction of a page's statement, and the operator that compares its rows
+// with the end of the page before.
 func (p *pageEnd) order() (direction, compare string) {
 	if p.Newer {
 		return "ASC", ">"
@@ -359,7 +363,7 @@ func (p *pageEnd) order() (direction, compare string) {
 	return "DESC", "<"
 }
 
-// cursor is the cursor of the page after the end in a direction; empty for nil.
+// cursor returns the cursor of the page that starts at this end, in a direction; empty for nil.
 func (p *pageEnd) cursor(newer bool, passed int) string {
 	if p == nil {
 		return ""
@@ -379,7 +383,7 @@ func parseCursor(cursor string) (p pageEnd, err error) {
 	return p, nil
 }
 
-// nullTime is nil for the zero time.
+// nullTime returns nil for the zero time.
 func nullTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

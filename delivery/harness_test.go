@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
@@ -27,7 +25,7 @@ const workspace = "acme"
 // bench is a database with a workspace and the Store of its webhooks.
 type bench struct {
 	t        testing.TB
-	pool     *pgxpool.Pool
+	pool     testkit.DB
 	notifier *eventlog.Notifier
 	log      *eventlog.Log
 	store    *delivery.Store
@@ -42,7 +40,7 @@ func setup(t testing.TB, s policy.Settings) *bench {
 	return setupOn(t, testkit.Pool(t), s)
 }
 
-func setupOn(t testing.TB, pool *pgxpool.Pool, s policy.Settings) *bench {
+func setupOn(t testing.TB, pool testkit.DB, s policy.Settings) *bench {
 	t.Helper()
 	b := &bench{t: t, pool: pool, logger: slog.New(slog.DiscardHandler), clock: testkit.RunningClock()}
 	if testing.Verbose() && os.Getenv("DELIVERY_TEST_LOG") != "" {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
@@ -41,7 +40,7 @@ func (t *statementCount) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatc
 func (t *statementCount) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // counting is a pool for a dispatcher whose statements are counted.
-func (b *bench) counting() (*pgxpool.Pool, *statementCount) {
+func (b *bench) counting() (testkit.DB, *statementCount) {
 	b.t.Helper()
 	counted := &statementCount{}
 	pool := testkit.Must(pg.Open(b.t.Context(), b.pool.Config().ConnString(), pg.Options{
@@ -126,7 +125,7 @@ type holdRecords struct {
 func (h *holdRecords) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
 	if strings.Contains(data.Batch.QueuedQueries[0].SQL, "webhook_lease") {
 		for again := true; again; {
-			again = !h.settled() && flow.Pause(ctx, 10*time.Millisecond)
+			again = !h.settled() && flow.Sleep(ctx, 10*time.Millisecond)
 		}
 	}
 	return ctx

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
@@ -25,27 +24,27 @@ import (
 
 // StoreConfig configures a Store.
 type StoreConfig struct {
-	Pool     *pgxpool.Pool    // required
-	Keyring  *keyring.Keyring // nil: no secrets are made
+	Pool     pg.DB            // required
+	Feed     *eventlog.Feed   // searches events; nil: in Pool
+	Keyring  *keyring.Keyring // nil: the Store cannot make secrets
 	Log      *eventlog.Log    // required; "Send test" appends to it
 	Notify   eventlog.NotifyFunc
 	Clock    func() time.Time // nil: time.Now
 	Random   io.Reader        // source of secrets; nil: crypto/rand.Reader
 	Settings policy.Settings
 
-	// LockTimeout is how long a change waits for rows that another transaction has locked. A
-	// change that waits keeps a connection, and somebody looks at a page that does not come.
-	// Default 5 s.
+	// LockTimeout is how long a change waits for rows that another transaction has locked. While it
+	// waits, it keeps a connection and a user waits for a page. Default 5 s.
 	LockTimeout time.Duration
 }
 
-// Store creates and changes webhooks, and shows what was delivered. Any number of
-// goroutines and processes may call its methods. A method has taken effect when it
-// returns without an error; the transaction of a change has a line in the audit trail
-// about it. Errors that a method's comment does not name come from the database.
+// Store creates and changes webhooks, and shows their deliveries. Any number of goroutines and
+// processes may call its methods. A change is committed when its method returns without an error;
+// the same transaction adds a line to the audit trail. Errors that a method's comment does not name
+// come from the database.
 //
-// A method that takes only a webhook's id finds it in any workspace. The caller
-// checks with Get whether the user may see it.
+// A method that takes only a webhook's id finds the webhook in any workspace. The caller must check
+// with Get whether the user may see it.
 type Store struct {
 	cfg StoreConfig
 }
@@ -65,11 +64,14 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 	if cfg.Random == nil {
 		cfg.Random = rand.Reader
 	}
+	if cfg.Feed == nil {
+		cfg.Feed = eventlog.NewFeed(cfg.Pool)
+	}
 	cfg.LockTimeout = cmp.Or(cfg.LockTimeout, defaultLockTimeout)
 	return &Store{cfg: cfg}, nil
 }
 
-// now is the time with the precision of the database.
+// now returns the current time in microseconds, the precision of the database.
 func (s *Store) now() time.Time { return s.cfg.Clock().UTC().Truncate(time.Microsecond) }
 
 // changed tells dispatchers that a workspace's webhooks were changed.
@@ -81,8 +83,8 @@ func (s *Store) changed(workspaceID string) {
 
 const defaultLockTimeout = 5 * time.Second
 
-// inTx runs do in a transaction, again if the database rolled it back because of others. Besides
-// do's errors there is ErrLocked.
+// inTx runs do in a transaction, and again if the database rolled it back because of a conflict
+// with other transactions. Errors: ErrLocked, do's.
 func (s *Store) inTx(ctx context.Context, do func(pgx.Tx) error) error {
 	err := pg.Again(ctx, func() error { return pg.InLimitedTx(ctx, s.cfg.Pool, s.cfg.LockTimeout, do) })
 	if pg.Locked(err) {
@@ -91,8 +93,7 @@ func (s *Store) inTx(ctx context.Context, do func(pgx.Tx) error) error {
 	return err
 }
 
-// seal seals a secret for its row under the database's key, in the transaction that
-// stores it.
+// seal encrypts a secret for its row under the database's key, in the transaction that stores it.
 func (s *Store) seal(ctx context.Context, tx pgx.Tx, workspaceID, webhookID, secret string) ([]byte, error) {
 	if s.cfg.Keyring == nil {
 		return nil, errors.New("delivery: a Store without a Keyring makes no secrets")
@@ -104,14 +105,14 @@ func (s *Store) seal(ctx context.Context, tx pgx.Tx, workspaceID, webhookID, sec
 	return k.Seal(workspaceID, webhookID, secret), nil
 }
 
-// named is a webhook and what the audit trail names it by.
+// named is a webhook with the address and the name that the audit trail shows for it.
 type named struct{ workspaceID, id, url, name string }
 
 func (s *Store) addToAudit(ctx context.Context, tx pgx.Tx, action audit.Action, w *named, detail string) error {
 	return audit.Add(ctx, tx, s.now(), audit.Change{WorkspaceID: w.workspaceID, Action: action, ObjectID: w.id, ObjectName: attempt.Label(w.name, w.url), Detail: detail})
 }
 
-// eventsDetail says in the audit trail which event types a webhook chose.
+// eventsDetail returns the audit trail's text about a webhook's event types; nil means all.
 func eventsDetail(types []string) string {
 	if types == nil {
 		return "events: " + AllEvents
@@ -119,8 +120,8 @@ func eventsDetail(types []string) string {
 	return "events: " + strings.Join(types, ", ")
 }
 
-// workspaceOf returns the workspace of a webhook, which never changes, so that statements
-// that lock or write can name it. Errors: *UnknownWebhookError.
+// workspaceOf returns a webhook's workspace, which never changes. Statements that lock or write
+// need it. Errors: *UnknownWebhookError.
 func workspaceOf(ctx context.Context, tx pgx.Tx, webhookID string) (workspaceID string, err error) {
 	err = tx.QueryRow(ctx, `SELECT workspace_id FROM webhook WHERE webhook_id = $1`, webhookID).Scan(&workspaceID)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -132,8 +133,8 @@ func workspaceOf(ctx context.Context, tx pgx.Tx, webhookID string) (workspaceID 
 	return workspaceID, nil
 }
 
-// change runs do on a webhook whose row is locked, in a transaction, and tells
-// dispatchers to read it again. Errors: *UnknownWebhookError, ErrLocked, do's.
+// change locks a webhook's row, runs do in the same transaction, and then tells dispatchers to read
+// the webhook again. Errors: *UnknownWebhookError, ErrLocked, do's.
 func (s *Store) change(ctx context.Context, webhookID string, do func(pgx.Tx, *named) error) error {
 	w := &named{id: webhookID}
 	for turn := 1; ; turn++ {
@@ -168,14 +169,14 @@ func (s *Store) change(ctx context.Context, webhookID string, do func(pgx.Tx, *n
 	}
 }
 
-// lockTurns is how often a change tries to lock its webhook: where many change one at once, the
-// last turn waits in line.
+// lockTurns is how many times a change tries to lock its webhook. Only the last try waits in line,
+// in case many callers change the webhook at once.
 const lockTurns = 10
 
-// lock locks the webhook's row, and reads what the audit trail names it by. With NOWAIT it
-// fails when another transaction has the row. A transaction that has locked the workspace
-// (mayChange) waits for the row of a webhook in the last turn alone, because other changes of the
-// workspace wait with it. Errors: *UnknownWebhookError.
+// lock locks the webhook's row, and reads the address and the name for the audit trail. wait is
+// empty, or NOWAIT to fail at once if another transaction has locked the row. A transaction that
+// has called mayChange holds a lock on the workspace. It waits for a webhook's row only in the last
+// turn, because other changes of the workspace may wait for it. Errors: *UnknownWebhookError.
 func (w *named) lock(ctx context.Context, tx pgx.Tx, wait string) error {
 	err := tx.QueryRow(ctx, `SELECT url, name FROM webhook WHERE workspace_id = $1 AND webhook_id = $2 FOR NO KEY UPDATE`+wait, w.workspaceID, w.id).Scan(&w.url, &w.name)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -187,8 +188,7 @@ func (w *named) lock(ctx context.Context, tx pgx.Tx, wait string) error {
 	return nil
 }
 
-// Delete removes a webhook. Messages that are under way may still arrive. Errors:
-// *UnknownWebhookError.
+// Delete removes a webhook. Messages in flight may still arrive. Errors: *UnknownWebhookError.
 func (s *Store) Delete(ctx context.Context, webhookID string) error {
 	return s.change(ctx, webhookID, func(tx pgx.Tx, w *named) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM webhook WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id); err != nil {
@@ -198,9 +198,8 @@ func (s *Store) Delete(ctx context.Context, webhookID string) error {
 	})
 }
 
-// Test appends a test.ping to the log, which is delivered to this webhook only,
-// whatever event types it chose. It returns the event's id. Errors:
-// *UnknownWebhookError, ErrOff, ErrPaused.
+// Test appends a test.ping to the log and returns the event's id. Only this webhook gets it,
+// whatever event types it chose. Errors: *UnknownWebhookError, ErrOff, ErrPaused.
 func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err error) {
 	w, err := s.Get(ctx, webhookID)
 	if err != nil {
@@ -221,8 +220,8 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 		return "", fmt.Errorf("write a test.ping: %w", err)
 	}
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
-		// The append comes first: it may wait for a producer's transaction, and other changes wait
-		// for a transaction that has called mayChange.
+		// Append first: it may wait for a producer's transaction, and other changes may wait for a
+		// transaction that has called mayChange.
 		receipts, err := s.cfg.Log.AppendTx(ctx, tx, draft)
 		if err != nil {
 			return fmt.Errorf("append a test.ping: %w", err)
@@ -242,10 +241,9 @@ func (s *Store) Test(ctx context.Context, webhookID string) (eventID string, err
 	return eventID, nil
 }
 
-// TurnOn turns a webhook back on and clears its count of failures. It gets the
-// events appended from now on; SendMissed sends earlier ones. A webhook that is on
-// stays as it is. Errors:
-// *UnknownWebhookError, ErrPaused.
+// TurnOn turns a webhook back on and clears its failure count. The webhook gets the events appended
+// from now on; SendMissed sends earlier ones. TurnOn does nothing if the webhook is on already.
+// Errors: *UnknownWebhookError, ErrPaused.
 func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) {
 	err := s.change(ctx, webhookID, func(tx pgx.Tx, w *named) error {
 		var epoch int
@@ -267,7 +265,7 @@ func (s *Store) TurnOn(ctx context.Context, webhookID string) (*Webhook, error) 
 		if err != nil {
 			return fmt.Errorf("move the cursor of webhook %s: %w", webhookID, err)
 		}
-		// A delivery that was sent again while it was off, and is pending, stays pending.
+		// A delivery that a user sent again while the webhook was off stays pending.
 		_, err = tx.Exec(ctx, `
 			UPDATE webhook_waiting SET epoch = $3 WHERE workspace_id = $1 AND webhook_id = $2 AND once AND epoch = $3 - 1`,
 			w.workspaceID, webhookID, epoch)

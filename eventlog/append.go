@@ -20,16 +20,20 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Append appends entries of any number of workspaces, all of them or, on an
-// error, none. Entries of one workspace are appended in the order given.
-// Entries that the log holds already are skipped and count as done.
+// Append appends entries to any number of workspaces: all of them or, on an error, none. Entries of
+// one workspace are appended in the order given. Entries that the log already holds are skipped and
+// count as done.
 //
-// The error is a *RefusedError when the log refuses an entry, a *HeldError when
-// another transaction holds a workspace for longer than Config.HeldTimeout, a
-// *MovedError when it has moved to another database, or is being moved for longer than
-// that, and a *ClockError when the clock is wrong. Unless Certain reports it, the entries may
-// or may not have been appended after an error: append them again, with the same
-// ids.
+// The error is
+//   - a *RefusedError if the log refuses an entry,
+//   - a *LockedError if another transaction holds a workspace's lock for longer than
+//     Config.LockTimeout,
+//   - a *MovedError if a workspace has moved to another database, or its move takes longer than
+//     Config.LockTimeout,
+//   - a *ClockError if this process's clock and the database's are more than 5 minutes apart.
+//
+// After an error for which Certain is false, the entries may or may not have been appended: append
+// them again with the same ids.
 func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) (receipts []Receipt, err error) {
 	if len(drafts) == 0 {
 		return nil, nil
@@ -69,12 +73,11 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) (receipts []Re
 // only if it commits. Their workspaces stay locked for other appends until then,
 // so keep the transaction short. The commit notifies subscribers.
 //
-// A call waits up to Config.HeldTimeout for a workspace that another transaction
-// holds, and 200 ms in all once the transaction itself holds another one, for which
-// others wait.
+// A call waits up to Config.LockTimeout for a workspace's lock. Once the transaction holds the lock
+// of another workspace, it waits at most 200 ms in total, because other appends wait for that lock.
 //
-// After a *RefusedError or a *HeldError the transaction can go on; nothing of this
-// call is in it. After any other error it has to be rolled back.
+// After a *RefusedError or a *LockedError you may continue the transaction; it contains nothing
+// from this call. After any other error you must roll it back.
 func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (receipts []Receipt, err error) {
 	if len(drafts) == 0 {
 		return nil, nil
@@ -93,10 +96,10 @@ func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (
 		return nil, err
 	}
 	receipts = make([]Receipt, len(drafts))
-	// A savepoint: what a refused call did to its other workspaces must not be
-	// committed by a caller that goes on.
+	// The savepoint undoes a refused call in all of its workspaces, because the caller may go on
+	// and commit.
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-		return l.appendInTx(ctx, tx, batches, appendMode{whole: true, wait: l.heldTimeout}, fillIn(receipts))
+		return l.appendInTx(ctx, tx, batches, appendMode{whole: true, wait: l.lockTimeout}, fillIn(receipts))
 	})
 	if held, notFree := errors.AsType[*notFreeError](err); notFree {
 		return nil, held.over(errWaited)
@@ -114,13 +117,13 @@ func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (
 	return receipts, nil
 }
 
-// fillIn is for appendInTx: it writes the receipts of a batch.
+// fillIn returns a done function for appendInTx that writes the receipts of a batch.
 func fillIn(receipts []Receipt) func(*draftBatch, *appendResult) error {
 	return func(b *draftBatch, result *appendResult) error { return result.fill(b, receipts) }
 }
 
-// appendInTx appends to several workspaces, in one round trip, and calls done with
-// each result. The error is a *notFreeError when one of them was held for too long.
+// appendInTx appends to several workspaces in one round trip and calls done with each result. The
+// error is a *notFreeError if the lock of one of them was not free in time.
 func (l *Log) appendInTx(ctx context.Context, tx pgx.Tx, batches []draftBatch, mode appendMode, done func(*draftBatch, *appendResult) error) error {
 	var send pgx.Batch
 	now := l.clock()
@@ -150,16 +153,16 @@ func (l *Log) appendInTx(ctx context.Context, tx pgx.Tx, batches []draftBatch, m
 	return orNil(refused)
 }
 
-// appendResult is what log_append returns. Without outcomes nothing was appended,
-// because the call was not to wait for the workspace.
+// appendResult is what log_append returns. If a call that must not wait would have to, it appends
+// nothing: outcomes is nil if the workspace is locked, and empty if it does not exist yet.
 type appendResult struct {
 	outcomes  []string
 	positions []*int64
 	times     []*time.Time
 }
 
-// fill writes the receipts of a batch. The error is its first refusal, in the
-// caller's own order.
+// fill writes the receipts of a batch. If entries were refused, it returns the refusal that comes
+// first in the caller's order.
 func (r *appendResult) fill(b *draftBatch, receipts []Receipt) error {
 	var refused *RefusedError
 	for i := range b.ids {
@@ -180,7 +183,7 @@ func (r *appendResult) fill(b *draftBatch, receipts []Receipt) error {
 	return orNil(refused)
 }
 
-// earlier is the refusal of the earlier draft of a call; nil: none.
+// earlier returns the refusal with the lower index; nil if both are nil.
 func earlier(a, b *RefusedError) *RefusedError {
 	if a == nil || b != nil && b.Index < a.Index {
 		return b
@@ -196,14 +199,13 @@ func orNil(refused *RefusedError) error {
 	return refused
 }
 
-// appendSQL is the only statement by which entries get into the log, apart from
-// its forms for several workspaces (groupcommit.go) and for producers' own
-// transactions; see migrations/00001_baseline.sql. Its third
-// argument makes the append conditional on the newest position; nothing here uses
-// it.
+// appendSQL is the only statement that adds entries to the log, apart from its forms for several
+// workspaces (groupcommit.go) and for producers' own transactions; see
+// migrations/00001_baseline.sql. The third argument of log_append makes the append conditional on
+// the newest position; no append here uses it.
 const appendSQL = `SELECT a.outcomes, a.positions, a.times FROM log_append($1, $2, NULL, $3, $4, $5, $6, $7, $8, $9, $10) AS a`
 
-// appendTracedSQL is appendSQL for entries of traces that are recorded.
+// appendTracedSQL is appendSQL for a batch with entries from recorded traces.
 const appendTracedSQL = appendSQL + ` CROSS JOIN LATERAL log_trace($1, $4, $11, a.outcomes) AS t`
 
 // maxAppend bounds the entries of one append: more would hold the workspaces'
@@ -240,15 +242,15 @@ func checked(drafts []domain.Draft) ([]domain.Draft, error) {
 	return drafts, nil
 }
 
-// maxPublic is the most bytes of a public form: a bundle of the tree of events gives the length
-// of each in two bytes.
+// maxPublic is the maximum size of a public form in bytes: a bundle of the event tree stores each
+// length in two bytes.
 const maxPublic = math.MaxUint16
 
-// aroundPublic is what a public form has beside its id, its type and its data.
+// aroundPublic is a public form without its id, type and data. Only its length is used.
 const aroundPublic = `{"id":"","type":"","created_at":"2006-01-02T15:04:05.000Z","data":}`
 
-// isType reports whether a type has the form that the database wants: words of a to z, with one
-// _ or . between two.
+// isType reports whether a type has the form that the database requires: words of a to z, separated
+// by a single _ or ., and at most maxType bytes.
 func isType(text string) bool {
 	letter := false
 	for _, c := range []byte(text) {
@@ -266,8 +268,8 @@ func isType(text string) bool {
 
 const maxType = 64
 
-// NewID makes the id of an entry that brings none: evt_ and a UUIDv7, so that ids
-// made one after the other lie together in the index.
+// NewID makes the id of an entry that brings none: evt_ and a UUIDv7, so that ids made one after
+// another are neighbors in the index.
 func NewID() (string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -293,16 +295,16 @@ func validate(d *domain.Draft) error {
 	return nil
 }
 
-// draftBatch is entries of one workspace as the arguments of log_append.
+// draftBatch holds entries of one workspace as arguments of log_append.
 type draftBatch struct {
 	workspaceID       string
 	ids, types, datas []string
 	created           []*time.Time
 	publics           []*string
-	traces            []string // the span of each append, if it is recorded; see Log.recorded
+	traces            []string // the span of each append; empty: not recorded, see Log.recorded
 
-	// indexes gives, for each entry, the drafts of the call that it stands for: an
-	// entry given twice in one call is appended once. Batches of group have it.
+	// indexes lists, for each entry, the indexes of its drafts in the call: an entry given twice in
+	// one call is appended once. Only group sets it.
 	indexes [][]int
 }
 
@@ -336,12 +338,12 @@ func (b *draftBatch) join(o *draftBatch) {
 
 // appendMode says how a batch is appended.
 type appendMode struct {
-	whole   bool          // a refused entry means that none of the batch is appended
-	wait    time.Duration // for the workspace while it is held; 0: not at all
+	whole   bool          // if an entry is refused, append nothing of the batch
+	wait    time.Duration // for the workspace's lock; 0: do not wait
 	restore bool          // publish times may be ahead of now
 }
 
-// statement is what appends the batch, with its arguments.
+// statement returns the SQL that appends the batch, and its arguments.
 func (b *draftBatch) statement(now time.Time, mode appendMode) (sql string, args []any) {
 	args = []any{
 		b.workspaceID, now, mode.whole, b.ids, b.types, b.created, b.datas, b.publics,
@@ -353,14 +355,13 @@ func (b *draftBatch) statement(now time.Time, mode appendMode) (sql string, args
 	return appendSQL, args
 }
 
-// traced reports whether an entry of the batch belongs to a trace that is recorded.
+// traced reports whether any entry of the batch belongs to a recorded trace.
 func (b *draftBatch) traced() bool {
 	return slices.ContainsFunc(b.traces, func(t string) bool { return t != "" })
 }
 
-// group sorts drafts into one batch a workspace, the workspaces in the order of
-// their ids so that two appends never wait for each other in a circle. traced is their
-// span, if it is recorded.
+// group sorts drafts into one batch per workspace, in the order of workspace ids, so that two
+// appends cannot deadlock. traced is the span of the append; empty: not recorded.
 func group(drafts []domain.Draft, traced string) ([]draftBatch, error) {
 	order := map[string]int{}
 	var workspaces []string
@@ -403,8 +404,8 @@ func scanAppendResult(row pgx.Row) (appendResult, error) {
 	if err := row.Scan(&r.outcomes, &positions, &r.times); err != nil {
 		return appendResult{}, err
 	}
-	// Refused entries have no position. An array whose first elements were never
-	// assigned begins at a higher index, and one whose last were not is shorter.
+	// Refused entries have no position. In PostgreSQL an array begins at a higher index if its
+	// first elements were never assigned, and is shorter if its last ones were not.
 	r.positions = make([]*int64, len(r.outcomes))
 	if len(positions.Dims) == 1 {
 		copy(r.positions[positions.Dims[0].LowerBound-1:], positions.Elements)
@@ -420,7 +421,7 @@ type Receipt struct {
 	Skipped   bool // the log held the same entry already (docs/contract/log.md, "An entry")
 }
 
-// receipt is the outcome of one entry of the batch.
+// receipt returns the receipt of entry i of the batch, or why it was refused.
 func (r *appendResult) receipt(b *draftBatch, i int) (Receipt, error) {
 	when := ""
 	if i < len(r.times) && r.times[i] != nil {
@@ -437,54 +438,53 @@ func (r *appendResult) receipt(b *draftBatch, i int) (Receipt, error) {
 	}, nil
 }
 
-// A workspace whose head another transaction has locked must not hold up others:
-// neither those that share a batcher with it, nor those that need a connection of
-// the same pool. So no transaction that others depend on waits for a lock. An append
-// that finds its workspace held waits apart, on a part of the connections, and
-// fails when its own time is over.
+// A workspace whose head another transaction has locked must not hold up other workspaces, whether
+// they share its batcher or need a connection from the same pool. So no transaction that other
+// appends depend on waits for a lock. An append that finds its workspace locked waits separately,
+// on a limited share of the connections, and fails when its own lock timeout is over.
 
 const (
-	// defaultHeldTimeout is the default of Config.HeldTimeout; log_publish has the
+	// defaultLockTimeout is the default of Config.LockTimeout; log_publish has the
 	// same.
-	defaultHeldTimeout = 10 * time.Second
+	defaultLockTimeout = 10 * time.Second
 
-	// lockTurn is how long one statement waits for a workspace, before others have
-	// their turn.
+	// lockTurn is how long one statement waits for a workspace's lock before others get a turn.
 	lockTurn = 200 * time.Millisecond
-	// severalLockTurn is the same for one workspace of an append to several: those
-	// that are locked already wait, too.
+	// severalLockTurn is lockTurn for each workspace of an append to several. It is shorter because
+	// the append blocks the workspaces that it has already locked.
 	severalLockTurn = 50 * time.Millisecond
 
-	// heldPause is the pause of an append that has no turn.
+	// heldPause is how long an append that got no turn pauses before its next attempt.
 	heldPause = 50 * time.Millisecond
 )
 
-// errWaited is why an append stops waiting.
+// errWaited is why an append stops waiting when its lock timeout is over.
 var errWaited = errors.New("it waited as long as it may")
 
-// notFreeError is the error of an attempt that found a workspace held.
+// notFreeError says that an attempt could not append now: the workspace is locked, does not exist
+// yet, or is closed by a move.
 type notFreeError struct {
 	workspaceID string
-	absent      bool // it does not exist: creating it may mean to wait
-	moving      bool // its log is closed for a move, for seconds
+	absent      bool // it does not exist yet, and creating it may have to wait
+	moving      bool // a move has closed its log for some seconds
 }
 
 // Error names the workspace.
 func (e *notFreeError) Error() string { return "workspace " + e.workspaceID + " is held" }
 
-// over is the error of an append that has waited as long as it may.
+// over returns the error of an append that stops waiting; why is the reason.
 func (e *notFreeError) over(why error) error {
 	if e.moving {
 		return &MovedError{WorkspaceID: e.workspaceID}
 	}
-	return &HeldError{WorkspaceID: e.workspaceID, Err: why}
+	return &LockedError{WorkspaceID: e.workspaceID, Err: why}
 }
 
-// turns bounds how many connections wait for workspaces at once.
+// turns bounds how many connections wait for locks of workspaces at once.
 type turns chan struct{}
 
-// take returns how long a statement may wait for a workspace: not at all when all
-// turns are taken. The turn ends with giveBack.
+// take returns how long a statement may wait for a workspace's lock: 0 if all turns are taken.
+// giveBack ends the turn.
 func (t turns) take() (wait time.Duration, giveBack func()) {
 	select {
 	case t <- struct{}{}:
@@ -494,15 +494,15 @@ func (t turns) take() (wait time.Duration, giveBack func()) {
 	}
 }
 
-// whenFree makes attempts until one does not find a workspace held, the time is
-// over, or ctx has ended. An attempt holds nothing when it has ended.
+// whenFree repeats attempt until it returns something other than a *notFreeError, the lock timeout
+// is over, or ctx ends. An attempt must release its locks before it returns.
 func (l *Log) whenFree(ctx context.Context, attempt func(wait time.Duration) error) error {
-	deadline := time.Now().Add(l.heldTimeout)
+	deadline := time.Now().Add(l.lockTimeout)
 	for absent := false; ; {
 		wait, giveBack := l.turns.take()
 		turn := wait > 0
 		if absent {
-			wait = lockTurn // nearly always nobody else creates it
+			wait = lockTurn // creating it rarely waits: nearly always nobody else is creating it
 		}
 		err := attempt(wait)
 		giveBack()
@@ -515,7 +515,7 @@ func (l *Log) whenFree(ctx context.Context, attempt func(wait time.Duration) err
 		case time.Now().After(deadline):
 			return held.over(errWaited)
 		case held.moving, !turn && !held.absent:
-			flow.Pause(ctx, heldPause)
+			flow.Sleep(ctx, heldPause)
 		}
 		absent = held.absent
 	}
@@ -538,7 +538,7 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// runAppend appends a batch. The error is a *notFreeError when the workspace is held.
+// runAppend appends a batch. The error is a *notFreeError if the workspace is not free.
 func (l *Log) runAppend(ctx context.Context, db querier, b *draftBatch, mode appendMode) (result appendResult, err error) {
 	err = pg.Again(ctx, func() error {
 		sql, args := b.statement(l.clock(), mode)
@@ -548,7 +548,8 @@ func (l *Log) runAppend(ctx context.Context, db querier, b *draftBatch, mode app
 	return result, attempted(b.workspaceID, result, err)
 }
 
-// attempted is the error of an attempt to append to a workspace.
+// attempted returns the error of an attempt to append to a workspace; nil: log_append has decided
+// on every entry.
 func attempted(workspaceID string, result appendResult, err error) error {
 	switch {
 	case pg.Locked(err), err == nil && result.outcomes == nil:
@@ -565,9 +566,9 @@ func attempted(workspaceID string, result appendResult, err error) error {
 	return nil
 }
 
-// appendSeveral appends to several workspaces in one transaction. When one of them
-// is held, the transaction ends, so that the others are free, and the held one is
-// waited for alone before all are locked again.
+// appendSeveral appends to several workspaces in one transaction. If one of them is locked, the
+// transaction ends, which releases the others. The next attempt first waits for the locked one
+// alone and then locks all of them again.
 func (l *Log) appendSeveral(ctx context.Context, batches []draftBatch, mode appendMode, done func(*draftBatch, *appendResult) error) error {
 	var held *notFreeError
 	return l.whenFree(ctx, func(wait time.Duration) error {
@@ -587,8 +588,8 @@ func (l *Log) appendSeveral(ctx context.Context, batches []draftBatch, mode appe
 	})
 }
 
-// awaitHead waits until a workspace is not held. The error is a *notFreeError when it
-// still is.
+// awaitHead waits until no other transaction holds the workspace's lock. The error is a
+// *notFreeError if one still does.
 func (l *Log) awaitHead(ctx context.Context, workspaceID string, wait time.Duration) error {
 	err := pg.InLimitedTx(ctx, l.pool, max(wait, time.Millisecond), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT FROM log_head WHERE workspace_id = $1 FOR UPDATE`, workspaceID); err != nil {
@@ -599,7 +600,7 @@ func (l *Log) awaitHead(ctx context.Context, workspaceID string, wait time.Durat
 	switch {
 	case pg.Locked(err):
 		return &notFreeError{workspaceID: workspaceID}
-	case pg.RolledBack(err): // at a stricter level: who held it has changed it, and is done
+	case pg.RolledBack(err): // at a stricter isolation level: the holder changed the head and committed
 		return nil
 	case err != nil:
 		return fmt.Errorf("wait for workspace %s: %w", workspaceID, err)
@@ -607,13 +608,13 @@ func (l *Log) awaitHead(ctx context.Context, workspaceID string, wait time.Durat
 	return nil
 }
 
-// heldQueues has a queue for each workspace that single appends wait for.
+// heldQueues has a queue for each workspace whose lock single appends wait for.
 type heldQueues struct {
 	mu sync.Mutex
 	of map[string]*heldQueue
 }
 
-// heldQueue collects the single appends to one workspace while it is held.
+// heldQueue collects the single appends to one workspace while it is locked.
 type heldQueue struct {
 	*batch.Coalescer[*pendingAppend]
 	users int // appends in it
@@ -625,8 +626,8 @@ func (h *heldQueues) has(workspaceID string) bool {
 	return h.of[workspaceID] != nil
 }
 
-// join returns the queue of a workspace, made by create if there is none; leave
-// must be called in the end.
+// join returns the queue of a workspace and makes it with create if there is none. The caller must
+// call leave when it is done.
 func (h *heldQueues) join(workspaceID string, create func() *batch.Coalescer[*pendingAppend]) (q *heldQueue, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -645,16 +646,15 @@ func (h *heldQueues) join(workspaceID string, create func() *batch.Coalescer[*pe
 	}
 }
 
-// appendHeld makes a single append in the queue of its workspace. A batch of the
-// queue ends after one attempt, so that a caller whose time is over is answered
-// soon.
+// appendHeld makes a single append through the queue of its workspace. Each batch of the queue
+// makes only one attempt, so that a caller whose lock timeout is over soon gets its error.
 func (l *Log) appendHeld(ctx context.Context, p *pendingAppend) error {
 	workspaceID := p.draft.WorkspaceID
 	queue, leave := l.held.join(workspaceID, func() *batch.Coalescer[*pendingAppend] {
 		return batch.New(batch.Config[*pendingAppend]{Run: l.commitHeld, Timeout: groupCommitTimeout, Max: groupCommitMax})
 	})
 	defer leave()
-	ctx, cancel := context.WithTimeoutCause(ctx, l.heldTimeout, errWaited)
+	ctx, cancel := context.WithTimeoutCause(ctx, l.lockTimeout, errWaited)
 	defer cancel()
 	for {
 		err := queue.Do(ctx, p)
@@ -671,7 +671,7 @@ func (l *Log) appendHeld(ctx context.Context, p *pendingAppend) error {
 	}
 }
 
-// commitHeld makes one attempt at the appends to one workspace.
+// commitHeld attempts the appends to one workspace once.
 func (l *Log) commitHeld(ctx context.Context, group []*pendingAppend) {
 	wait, giveBack := l.turns.take()
 	turn := wait > 0
@@ -686,18 +686,18 @@ func (l *Log) commitHeld(ctx context.Context, group []*pendingAppend) {
 	}
 	giveBack()
 	if moving || left && !turn {
-		flow.Pause(ctx, heldPause)
+		flow.Sleep(ctx, heldPause)
 	}
 }
 
-// over is the error of an append that has waited as long as it may.
+// over returns the error of an append that stops waiting; why is the reason.
 func (p *pendingAppend) over(why error) error {
 	return (&notFreeError{workspaceID: p.draft.WorkspaceID, moving: p.state == leftOutMoving}).over(why)
 }
 
 // publishedEntry is an entry in the JSON text that log_publish takes.
 type publishedEntry struct {
-	Index     int     `json:"index"` // of the draft among those of the call
+	Index     int     `json:"index"` // of the draft in the call
 	ID        string  `json:"id"`
 	Type      string  `json:"type"`
 	CreatedAt *string `json:"created_at,omitempty"`
@@ -705,11 +705,10 @@ type publishedEntry struct {
 	Public    *string `json:"public,omitempty"`
 }
 
-// PublishQuery returns a statement, and its arguments, that appends drafts to one
-// workspace: all of them or none, because it fails, and with it the transaction
-// that it runs in, when the log refuses one; see AppendError. Any PostgreSQL driver
-// can send it, because the entries are one JSON text. The commit notifies
-// subscribers.
+// PublishQuery returns a statement, and its arguments, that appends drafts to one workspace: all of
+// them or none. If the log refuses one, the statement fails and aborts its transaction; see
+// AppendError. Any PostgreSQL driver can send it, because the entries are one JSON text. The commit
+// notifies subscribers.
 func PublishQuery(workspaceID string, now time.Time, drafts []domain.Draft) (sql string, args []any, err error) {
 	if drafts, err = checked(drafts); err != nil {
 		return "", nil, err

@@ -11,47 +11,46 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Claim is segments of some workspaces, whose checkpoints Tx holds locked. A
-// handler does its work in Tx and neither commits nor rolls back: the Subscriber
-// does, on Ack and Nack, together with the checkpoints.
+// Claim is what a handler gets: segments of some workspaces, and the transaction Tx that has locked
+// their checkpoints. The handler works in Tx but neither commits it nor rolls it back. The
+// Subscriber commits it with the new checkpoints on Ack, and rolls it back on Nack.
 type Claim struct {
 	Tx       pgx.Tx
 	Segments []Segment
 
-	// Solo says that the claim holds one workspace, and that only others that take
-	// long wait for it: its handler may take some seconds. Mass says in addition that it
-	// may change very many rows; it calls TakesLong when that is more than some seconds of
-	// work. It must end soon after Stopping is closed, with ErrStopped.
+	// Solo means that the claim holds one workspace and that only other slow claims wait for it, so
+	// the handler may take some seconds. Mass means that the handler may also change very many
+	// rows. It calls TakesLong when that takes more than some seconds. It must end with ErrStopped
+	// soon after Stopping is closed.
 	Solo, Mass bool
 	Stopping   <-chan struct{}
 
 	consumer string
 	rules    int
 	err      error               // the handler's
-	left     map[string]claiming // locked workspaces without a segment
-	deadly   *deadlyEntryError   // nothing is handled because of it; nil: none
-	places   places              // of mass changes that take long; nil: the claim needs none
-	placed   bool                // it has one of them
+	left     map[string]claiming // how workspaces without a segment are claimed next
+	deadly   *deadlyEntryError   // why nothing is handled; nil: the claim is handled
+	places   places              // for mass changes that take long; nil: the claim needs none
+	placed   bool                // the claim has taken one of places
 }
 
-// ErrStopped is the error of a handler that ended because of Claim.Stopping. The
-// claim is rolled back, and no failure is recorded.
+// ErrStopped is the error of a handler that ended because Claim.Stopping was closed. The claim is
+// rolled back, and no failure is recorded.
 var ErrStopped = errors.New("stopped because the program ends")
 
-// ErrTooLong is the error of TakesLong. The claim is rolled back, and its workspace gets
-// another one when a long claim has ended.
+// ErrTooLong is the error of TakesLong. The claim is rolled back, and its workspace is claimed
+// again when another long claim has ended.
 var ErrTooLong = errors.New("the claim takes long, and too many long claims are under way")
 
-// TakesLong says that the claim, which is a Mass one, takes long. The handler ends with the
-// error, which is ErrTooLong: otherwise all workers would have claims that take long, and
-// shorter ones of other workspaces would wait for them. It may be called again.
+// TakesLong reserves a place for a Mass claim that takes long. If none is free, it returns
+// ErrTooLong, and the handler must end with that error: otherwise long claims could occupy all
+// workers while shorter claims of other workspaces wait. It may be called again.
 func (c *Claim) TakesLong() error {
 	if c.places == nil || c.placed {
 		return nil
@@ -62,7 +61,7 @@ func (c *Claim) TakesLong() error {
 	return nil
 }
 
-// places are those for claims that take long.
+// places is a semaphore: it holds a token for each place that is taken.
 type places chan struct{}
 
 func (p places) take() bool {
@@ -76,8 +75,8 @@ func (p places) take() bool {
 
 func (p places) give() { <-p }
 
-// LeaveFrom takes the entries at a position and after it from a segment, because
-// their handling takes long. The workspace is then claimed by the solo worker.
+// LeaveFrom removes the entries from a position on from a segment, because handling them takes
+// long. The solo worker then claims the workspace.
 func (c *Claim) LeaveFrom(workspaceID string, position int64) {
 	for i := range c.Segments {
 		if s := &c.Segments[i]; s.WorkspaceID == workspaceID {
@@ -87,8 +86,8 @@ func (c *Claim) LeaveFrom(workspaceID string, position int64) {
 	}
 }
 
-// LeaveMass takes the entries at a position and after it from a segment, because the first
-// of them changes very many rows. The workspace then gets a claim that is a Mass one.
+// LeaveMass removes the entries from a position on from a segment, because the entry there changes
+// very many rows. The next claim of the workspace is a Mass claim.
 func (c *Claim) LeaveMass(workspaceID string, position int64) {
 	for i := range c.Segments {
 		if s := &c.Segments[i]; s.WorkspaceID == workspaceID {
@@ -98,8 +97,8 @@ func (c *Claim) LeaveMass(workspaceID string, position int64) {
 	}
 }
 
-// Shorten takes the entries at a position and after it from a segment, because they
-// cannot be handled now. They are claimed again.
+// Shorten removes the entries from a position on from a segment, because they cannot be handled
+// now. They are claimed again.
 func (c *Claim) Shorten(workspaceID string, position int64) {
 	for i := range c.Segments {
 		if s := &c.Segments[i]; s.WorkspaceID == workspaceID {
@@ -150,27 +149,34 @@ func (c *Claim) message(ctx context.Context) (*message.Message, error) {
 
 // claimer makes the claims of one consumer.
 type claimer struct {
-	pool     *pgxpool.Pool
+	pool     pg.DB // for ordinary claims
+	massPool pg.DB // for claims of mass changes
+	auxPool  pg.DB // for writes alongside a claim
 	clock    func() time.Time
 	consumer string
 	rules    int    // see SubscriberConfig
-	entries  int    // the most entries of a claim
+	entries  int    // maximum per claim
 	after    string // see SubscriberConfig
 	public   bool   // see SubscriberConfig
 	noData   bool   // see SubscriberConfig
-	process  string // names this process in marks of segments under way
+	process  string // names this process in the marks of segments in flight
 }
 
-// claim locks the checkpoints of those workspaces that no other claim holds, and
-// reads their next entries. Workspaces that are failing are left out from claims
-// that are shared. The claim may have no segments; its transaction is open then too.
+// claim locks the checkpoints of workspaces, except those that another claim holds, and reads their
+// next entries. Shared claims leave out failing workspaces. The claim may have no segments; its
+// transaction is open even then.
 func (k *claimer) claim(ctx context.Context, workspaces []string, how claiming) (*Claim, error) {
-	tx, err := k.pool.Begin(ctx)
+	pool := k.pool
+	if how >= mass {
+		pool = k.massPool
+	}
+	tx, err := pool.Begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("begin a claim: %w", err)
 	}
 	if how >= solo {
-		// Its work would be lost, and nobody but one worker waits.
+		// It waits longer for locks, because a lock timeout would lose its work and only one worker
+		// waits meanwhile.
 		if err := pg.LimitLocks(ctx, tx, soloLockTimeout); err != nil {
 			pg.Rollback(ctx, tx)
 			return nil, fmt.Errorf("begin a claim: %w", err)
@@ -184,8 +190,7 @@ func (k *claimer) claim(ctx context.Context, workspaces []string, how claiming) 
 	return c, nil
 }
 
-// lockSQL locks the checkpoint of a workspace if it may be claimed now. A statement is of one
-// workspace.
+// lockSQL locks the checkpoint of one workspace if it may be claimed now.
 const lockSQL = `
 	SELECT position, least(coalesce(segment_max, $4), $4), failures, coalesce(failed_to, 0)
 	  FROM log_checkpoint
@@ -193,8 +198,8 @@ const lockSQL = `
 	   AND (retry_at IS NULL OR retry_at <= $3) AND (failures = 0 OR $5)
 	   FOR UPDATE SKIP LOCKED`
 
-// lock locks those of the workspaces that may be claimed now, with as many of their next
-// entries as a claim of so many has for each.
+// lock locks the checkpoints of the workspaces that may be claimed now. To limit how many entries
+// are read for each, it divides the entries of a claim equally among all the workspaces.
 func (k *claimer) lock(ctx context.Context, c *Claim, workspaces []string, failing bool) (found []toRead, err error) {
 	each := max(1, k.entries/len(workspaces))
 	if c.Solo {
@@ -220,7 +225,7 @@ func (k *claimer) lock(ctx context.Context, c *Claim, workspaces []string, faili
 	return found, nil
 }
 
-// toRead is a segment whose checkpoint is locked, and the most entries that are read.
+// toRead is a segment whose checkpoint is locked; limit is the maximum number of entries to read.
 type toRead struct {
 	segment *Segment
 	limit   int32
@@ -255,20 +260,20 @@ func (k *claimer) fill(ctx context.Context, c *Claim, workspaces []string, faili
 	return k.markUnderWay(ctx, c)
 }
 
-// soloEntries is the most entries of a solo claim: its handler may take one of them
-// and leave the rest to the next.
+// soloEntries is the maximum number of entries in a solo claim. It is small because the handler may
+// handle only one of them and leave the rest to the next claim.
 const soloEntries = 100
 
-// soloLockTimeout is how long a solo claim waits for a row that another transaction
-// has locked. How long others wait is a setting of their connections.
+// soloLockTimeout is the lock timeout of a solo claim. Other claims use the setting of their
+// connections.
 const soloLockTimeout = 10 * time.Second
 
-// claimBytes bounds the entries of a claim. A claim of one large entry exceeds it.
+// claimBytes bounds the total size of a claim's entries. A single large entry may exceed it.
 const claimBytes = 4 << 20
 
-// readSegments reads by statements of their own, after the locks, so that their snapshots
-// have everything that was committed before them. It reports whether it read all that
-// was asked for: it stops at claimBytes.
+// readSegments reads the entries of the segments. It uses separate statements after the locks, so
+// that their snapshots contain everything that was committed before the locks. It stops at
+// claimBytes, and reports whether it read everything.
 func (k *claimer) readSegments(ctx context.Context, tx pgx.Tx, found []toRead) (whole bool, err error) {
 	sql, bytes := k.segmentSQL(), 0
 	var reads pgx.Batch
@@ -296,8 +301,8 @@ func (k *claimer) readSegments(ctx context.Context, tx pgx.Tx, found []toRead) (
 	return whole, nil
 }
 
-// readSegment reads the entries of one segment, and counts their bytes with those of the
-// segments before it. It stops at claimBytes.
+// readSegment reads the entries of one segment and adds their size to bytes. It stops at
+// claimBytes, and reports whether it read everything.
 func (k *claimer) readSegment(rows pgx.Rows, s *Segment, bytes *int) (whole bool, err error) {
 	var (
 		public string
@@ -311,7 +316,7 @@ func (k *claimer) readSegment(rows pgx.Rows, s *Segment, bytes *int) (whole bool
 		if *bytes > claimBytes && before > 0 {
 			return false, nil
 		}
-		e := domain.Entry{WorkspaceID: s.WorkspaceID} // one string for all
+		e := domain.Entry{WorkspaceID: s.WorkspaceID} // all entries share one string
 		if err := scanEntry(rows, &e, &public, &pay); err != nil {
 			return false, err
 		}
@@ -334,9 +339,9 @@ func (c *Claim) commit(ctx context.Context, now time.Time) error {
 			ids, ends = append(ids, s.WorkspaceID), append(ends, s.End())
 		}
 	}
-	// The failure state is cleared once the checkpoint has passed failed_to. rules is
-	// the oldest version that any row was made by: the handler's if it began at
-	// position 1, otherwise the older of the two.
+	// The failure state is cleared once the checkpoint has passed failed_to. rules is the oldest
+	// version that made any of the rows: the handler's if the claim begins at position 1, otherwise
+	// the older of the stored one and the handler's.
 	const sql = `
 		UPDATE log_checkpoint c SET
 		       position    = k.position,
@@ -359,7 +364,7 @@ func (c *Claim) commit(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// segmentSQL reads the next entries of workspace $1 after position $2, at most $3.
+// segmentSQL returns the SQL that reads at most $3 entries of workspace $1 after position $2.
 func (k *claimer) segmentSQL() string {
 	public, upTo := `'', false`, ""
 	if k.public {
@@ -379,7 +384,8 @@ func (k *claimer) segmentSQL() string {
 		 ORDER BY e.position LIMIT $3`
 }
 
-// sweepSQL finds the workspaces in which the consumer $1 is behind and may try at $2.
+// sweepSQL returns the SQL that finds the workspaces in which consumer $1 is behind and may try
+// again at time $2.
 func (k *claimer) sweepSQL() string {
 	ahead := `log_head h ON h.workspace_id = c.workspace_id`
 	if k.after != "" {
@@ -392,18 +398,18 @@ func (k *claimer) sweepSQL() string {
 		 ORDER BY c.moved_at NULLS FIRST`
 }
 
-// literal is the name of a consumer in SQL.
+// literal returns the name of a consumer as an SQL literal.
 func literal(consumer string) string { return `'` + consumer + `'` }
 
-// makeCheckpoints gives a consumer that comes after another its checkpoints in those
-// workspaces, or in all, that have none yet, and returns these. The statement is a
-// transaction of its own, so that other processes wait no longer for it than it takes.
+// makeCheckpoints makes the missing checkpoints of a consumer that comes after another, in the
+// given workspaces or, if none are given, in all. It returns the workspaces that got one. The
+// statement is its own transaction, so that other processes wait only as long as it runs.
 //
-// Whether there is a checkpoint is looked up for each workspace. PostgreSQL would make a join
-// of NOT EXISTS, and of a consumer that its statistics do not know yet one that compares each
-// workspace with all checkpoints: nine seconds for 20,000.
+// The statement looks up each workspace's checkpoint separately. PostgreSQL would turn NOT EXISTS
+// into a join. For a consumer that its statistics do not know yet, that join compares each
+// workspace with all checkpoints: nine seconds for 20,000 workspaces.
 func (k *claimer) makeCheckpoints(ctx context.Context, workspaces ...string) (made []string, err error) {
-	rows, err := k.pool.Query(ctx, `
+	rows, err := k.auxPool.Query(ctx, `
 		INSERT INTO log_checkpoint (workspace_id, consumer)
 		SELECT v.workspace_id, $1 FROM log_checkpoint v
 		 WHERE v.consumer = $2 AND ($3::text[] IS NULL OR v.workspace_id = ANY ($3))
@@ -418,8 +424,8 @@ func (k *claimer) makeCheckpoints(ctx context.Context, workspaces ...string) (ma
 	return made, nil
 }
 
-// leaveNew makes the checkpoints of workspaces that could not be locked because they have
-// none, and leaves them for the next claim.
+// leaveNew makes checkpoints for workspaces that could not be locked because they have none, and
+// leaves these workspaces to the next claim.
 func (k *claimer) leaveNew(ctx context.Context, c *Claim, workspaces []string, locked map[string]*Segment) error {
 	if k.after == "" || len(locked) == len(workspaces) {
 		return nil

@@ -72,7 +72,7 @@ func TestWrongClockIsRefused(t *testing.T) {
 
 // strict is a pool whose transactions run at a level that the database has as its
 // default.
-func strict(t *testing.T, level string) (url string, pool *pgxpool.Pool) {
+func strict(t *testing.T, level string) (url string, pool testkit.DB) {
 	t.Helper()
 	url = testkit.NewDatabase(t)
 	pool = testkit.Must(pgxpool.New(t.Context(), url))(t)

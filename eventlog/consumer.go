@@ -12,7 +12,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
@@ -20,35 +19,37 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// consumer is the work of one Subscribe: a goroutine marks workspaces with new
-// entries as dirty, and workers claim them and hand the claims to the handler. The
-// solo worker has what most must not wait for, and the workers for mass changes have
-// entries that change very many rows. One of these is always free of claims that take
-// long, so that shorter ones do not wait for them.
+// consumer does the work of one Subscribe: a goroutine marks workspaces with new entries as dirty,
+// and workers claim them and hand the claims to the handler. The solo worker takes slow work, so
+// that most workspaces do not wait for it. The workers for mass changes take entries that change
+// very many rows. One of them never takes a long claim, so that shorter mass changes do not wait
+// for long ones.
 type consumer struct {
 	claimer
 	cfg   *SubscriberConfig
 	dirty *dirtySet
-	long  places // of all workers for mass changes but one
-	slots places // of claims; see SubscriberConfig.Pool
+	long  places // for long claims: one fewer than the workers for mass changes, but at least one
+	slots places // for claims in flight; nil: only the pools limit them
 	out   chan *message.Message
 
-	yielding sync.WaitGroup // those that mark workspaces a moment later
+	yielding sync.WaitGroup // goroutines that mark workspaces a moment later
 
-	sweeps, claims periodic.Outage // their log states
+	sweeps, claims periodic.Outage // log when these begin to fail and work again
 }
 
 func newConsumer(cfg *SubscriberConfig, name string) *consumer {
 	c := &consumer{
 		claimer: claimer{
-			pool: cfg.Pool, clock: cfg.Clock, consumer: name, rules: cfg.Rules, entries: cfg.Entries,
+			pool: cfg.Pool, massPool: cfg.MassPool, auxPool: cfg.AuxPool, clock: cfg.Clock, consumer: name, rules: cfg.Rules, entries: cfg.Entries,
 			after: cfg.After, public: cfg.Public, noData: cfg.NoData, process: uuid.NewString(),
 		},
 		cfg:   cfg,
 		dirty: newDirtySet(),
-		slots: make(places, cfg.claims),
 		long:  make(places, max(1, cfg.MassWorkers-1)),
 		out:   make(chan *message.Message),
+	}
+	if cfg.claims > 0 {
+		c.slots = make(places, cfg.claims)
 	}
 	logger := cfg.Logger.With("consumer", name)
 	c.sweeps = periodic.Outage{Logger: logger, Failing: "cannot sweep for new entries; trying again every few seconds", Working: "sweeps for new entries work again"}
@@ -70,7 +71,7 @@ func (c *consumer) run(ctx context.Context) {
 	group.Wait()
 }
 
-// markDirty marks workspaces at notifications. It also sweeps, for those whose
+// markDirty marks workspaces when notifications arrive. It also sweeps for workspaces whose
 // notification was lost or whose next attempt is due.
 func (c *consumer) markDirty(ctx context.Context) {
 	appended, unsubscribe := c.cfg.Notifier.Subscribe(c.topic())
@@ -87,10 +88,10 @@ func (c *consumer) markDirty(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-appended.C:
-			if c.cfg.Gather > 0 && !c.cfg.Pause(ctx, untilNext(c.cfg.Gather)) {
+			if c.cfg.Gather > 0 && !c.cfg.Sleep(ctx, untilNext(c.cfg.Gather)) {
 				return
 			}
-			// What this process has appended it claims at once: it is the first to know.
+			// This process claims its own appends at once: it is the first to know of them.
 			own, others, all := appended.takeApart()
 			c.dirty.mark(own, shared)
 			c.markYielding(ctx, others)
@@ -99,12 +100,12 @@ func (c *consumer) markDirty(ctx context.Context) {
 			}
 		case <-sweep.C:
 		}
-		began := time.Now() // not of the injected clock: it measures the sweep itself
+		began := time.Now() // not the injected clock: it measures the sweep itself
 		err := c.sweep(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		c.sweeps.Note(ctx, err)
+		c.sweeps.LogTransition(ctx, err)
 		sweep.Reset(pace.pause(time.Since(began)))
 	}
 }
@@ -112,26 +113,25 @@ func (c *consumer) markDirty(ctx context.Context) {
 // sweepPace decides how long a consumer waits between two sweeps.
 type sweepPace struct {
 	least  time.Duration
-	before time.Duration // how long the sweep before took
+	before time.Duration // how long the previous sweep took
 }
 
-// pause returns the wait after a sweep that took so long. Sweeps over many workspaces take no
-// more than 1 % of the time. One that took long by itself had to wait, for a database that
-// failed over or a table that was locked, and does not put off the next: the consumer may have
-// lost notifications meanwhile.
+// pause returns how long to wait after a sweep, from how long it took. Sweeps over many workspaces
+// take at most 1 % of the time. A single slow sweep does not delay the next one: it had to wait for
+// a failover or a locked table, and the consumer may have lost notifications meanwhile.
 func (p *sweepPace) pause(took time.Duration) time.Duration {
 	pause := max(p.least, 100*min(took, p.before))
 	p.before = took
 	return pause
 }
 
-// untilNext is the time until the next multiple of a time since the epoch. It is not of the
-// injected clock, which does not pass by itself.
+// untilNext returns the time until the next multiple of d since the epoch. It does not use the
+// injected clock, which may stand still.
 func untilNext(d time.Duration) time.Duration {
 	return d - time.Duration(time.Now().UnixNano()%int64(d))
 }
 
-// topic is what tells that there may be entries to claim.
+// topic returns the topic that announces entries to claim.
 func (c *consumer) topic() Topic {
 	if c.after == "" {
 		return TopicAppended
@@ -152,9 +152,9 @@ func (c *consumer) sweep(ctx context.Context) error {
 	return err
 }
 
-// behind returns the workspaces that are behind and may be tried, by whether they are
-// failing. Claims look rows up by key; this reads two tables whole, and so is allowed the
-// plans for that, which take a third of the time and a fortieth of the pages.
+// behind returns the workspaces that are behind and may be tried, healthy and failing ones apart.
+// Claims look rows up by key, with other plans turned off. This query reads two whole tables, so it
+// turns on scans, hash joins and sorts: a third of the time and a fortieth of the pages.
 func (c *consumer) behind(ctx context.Context) (healthy, failing []string, err error) {
 	b := &pgx.Batch{}
 	b.Queue(`SELECT set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true), set_config('enable_sort', 'on', true)`)
@@ -175,13 +175,13 @@ func (c *consumer) behind(ctx context.Context) (healthy, failing []string, err e
 		}
 		return nil
 	})
-	if err := c.pool.SendBatch(ctx, b).Close(); err != nil {
+	if err := c.auxPool.SendBatch(ctx, b).Close(); err != nil {
 		return nil, nil, fmt.Errorf("find workspaces that are behind: %w", err)
 	}
 	return healthy, failing, nil
 }
 
-// failing is how workspaces are claimed that are failing.
+// failing returns how failing workspaces are claimed.
 func (c *consumer) failing() claiming {
 	if c.cfg.Outside != nil {
 		return solo
@@ -196,11 +196,11 @@ func (c *consumer) await(ctx context.Context) {
 	}
 }
 
-// work makes one claim after the other.
+// work makes one claim after another.
 //
-// The number of workspaces in a claim adapts to what it finds. Where each has few
-// entries, many share a transaction; where some have a backlog, few do, so that
-// their segments are long. Both keep the cost of each entry low.
+// The number of workspaces in a claim adapts to the load. If each has few entries, many share a
+// transaction. If some have a backlog, few do, so that their segments are long. Both keep the cost
+// per entry low.
 func (c *consumer) work(ctx context.Context) {
 	most, least := c.cfg.Workspaces, 1
 	if c.cfg.Outside != nil {
@@ -222,14 +222,14 @@ func (c *consumer) work(ctx context.Context) {
 	}
 }
 
-// soloDelay is how long a process does other work before it handles what may end it.
-// Without that, a process that is killed soon after its start, again and again, would
-// be killed at the same entry each time, which looks as if the entry did it.
+// soloDelay is how long a process does other work before it makes solo and mass claims, whose
+// entries may crash it. Without the delay, a process that something else kills soon after every
+// start would die at the same entry each time, and the entry would be blamed.
 const soloDelay = time.Second
 
-// workSolo makes one solo claim after the other.
+// workSolo makes one solo claim after another.
 func (c *consumer) workSolo(ctx context.Context) {
-	if !flow.Pause(ctx, soloDelay) {
+	if !flow.Sleep(ctx, soloDelay) {
 		return
 	}
 	for c.await(ctx); ; c.await(ctx) {
@@ -241,9 +241,9 @@ func (c *consumer) workSolo(ctx context.Context) {
 	}
 }
 
-// workMass makes one claim for a mass change after the other.
+// workMass makes one claim for a mass change after another.
 func (c *consumer) workMass(ctx context.Context) {
-	if !flow.Pause(ctx, soloDelay) {
+	if !flow.Sleep(ctx, soloDelay) {
 		return
 	}
 	for c.await(ctx); ; c.await(ctx) {
@@ -256,9 +256,9 @@ func (c *consumer) workMass(ctx context.Context) {
 	}
 }
 
-// workLong makes long claims while a place for one is free and a workspace waits for it. A
-// worker calls it after each mass claim, which may have given a place back or made its
-// workspace wait, so that no workspace waits beside a free place.
+// workLong makes long claims while a place is free and a workspace waits for one. A worker calls it
+// after each mass claim, because that claim may have freed a place or queued its workspace. So no
+// workspace waits while a place is free.
 func (c *consumer) workLong(ctx context.Context) {
 	for ctx.Err() == nil && c.dirty.waits(long) && c.long.take() {
 		if id := c.dirty.takeOneNow(&c.dirty.long); id != "" {
@@ -268,14 +268,16 @@ func (c *consumer) workLong(ctx context.Context) {
 	}
 }
 
-// claimAndHandle returns how many of the workspaces may have more entries than the
-// claim took.
+// claimAndHandle makes one claim and has it handled. It returns how many of the workspaces may have
+// more entries than the claim took.
 func (c *consumer) claimAndHandle(ctx context.Context, ids []string, how claiming) (full int) {
-	select {
-	case c.slots <- struct{}{}:
-		defer c.slots.give()
-	case <-ctx.Done():
-		return 0
+	if c.slots != nil {
+		select {
+		case c.slots <- struct{}{}:
+			defer c.slots.give()
+		case <-ctx.Done():
+			return 0
+		}
 	}
 	claim, err := c.claim(ctx, ids, how)
 	if err != nil {
@@ -286,12 +288,12 @@ func (c *consumer) claimAndHandle(ctx context.Context, ids []string, how claimin
 			c.leaveLocked(ctx, ids, err)
 			return 0
 		}
-		c.claims.Note(ctx, err)
-		flow.Pause(ctx, retryPause)
+		c.claims.LogTransition(ctx, err)
+		flow.Sleep(ctx, retryPause)
 		c.dirty.done(ids, all(how))
 		return 0
 	}
-	c.claims.Note(ctx, nil)
+	c.claims.LogTransition(ctx, nil)
 	if claim.deadly != nil {
 		c.quarantineDeadly(ctx, claim, ids)
 		return 0
@@ -304,9 +306,9 @@ func (c *consumer) claimAndHandle(ctx context.Context, ids []string, how claimin
 	return c.handle(ctx, claim, ids, how)
 }
 
-// leaveLocked deals with a claim that could not be made because another transaction
-// has locked a row of one of its workspaces. Each is tried alone; one that was
-// alone is tried again after the next sweep, so that it does not keep a worker.
+// leaveLocked deals with a claim that failed because another transaction has locked a row of one of
+// its workspaces. Each workspace is then tried alone. One that was alone waits for the next sweep,
+// so that it does not block a worker.
 func (c *consumer) leaveLocked(ctx context.Context, ids []string, reason error) {
 	next := isolated
 	if len(ids) == 1 {
@@ -317,8 +319,7 @@ func (c *consumer) leaveLocked(ctx context.Context, ids []string, reason error) 
 	c.dirty.done(ids, all(next))
 }
 
-// finishTimeout bounds the statements after a handler. They do not end with the
-// program's context.
+// finishTimeout bounds the statements after a handler. They go on when the program's context ends.
 const finishTimeout = 30 * time.Second
 
 // handle hands a claim to the handler and then commits it or rolls it back. It
@@ -365,14 +366,14 @@ func (c *consumer) handle(ctx context.Context, claim *Claim, ids []string, how c
 		case s.next != notAtAll:
 			next[s.WorkspaceID] = s.next
 		case s.failures > 0 && s.End() < s.failedTo:
-			next[s.WorkspaceID] = c.failing() // until the entry that fails is reached
+			next[s.WorkspaceID] = c.failing() // until the failing entry is reached
 		case s.full:
 			next[s.WorkspaceID] = shared
 			full++
 		}
 	}
 	c.dirty.done(ids, func(id string) claiming { return next[id] })
-	if len(moved) > 0 && c.after == "" { // nobody waits for a consumer that comes after another
+	if len(moved) > 0 && c.after == "" { // nothing waits for a consumer that comes after another
 		c.cfg.Notifier.Notify(topicMoved(c.consumer), moved...)
 	}
 	return full
@@ -391,9 +392,9 @@ func outcomeOf(msg *message.Message, claim *Claim) error {
 	return errors.New("the handler nacked without an error")
 }
 
-// failed deals with a claim that was rolled back. Of several workspaces it is not
-// known which one fails, so each is tried alone. Of one, the failure is recorded.
-// A handler that was stopped did not fail.
+// failed deals with a claim that was rolled back. If it has several workspaces, the one that fails
+// is not known, so each is tried alone. If it has one, the failure is recorded. A handler that was
+// stopped did not fail.
 func (c *consumer) failed(ctx context.Context, claim *Claim, ids []string, reason error) {
 	if errors.Is(reason, ErrStopped) {
 		c.dirty.done(ids, all(shared))
@@ -403,7 +404,7 @@ func (c *consumer) failed(ctx context.Context, claim *Claim, ids []string, reaso
 		c.dirty.done(ids, all(long))
 		return
 	}
-	if len(claim.Segments[0].Entries) == 0 { // it was left for the solo worker
+	if len(claim.Segments[0].Entries) == 0 { // the handler has left all entries to a later claim
 		c.dirty.done(ids, all(shared))
 		return
 	}
@@ -419,7 +420,7 @@ func (c *consumer) failed(ctx context.Context, claim *Claim, ids []string, reaso
 	case err != nil:
 		c.cfg.Logger.ErrorContext(ctx, "cannot handle a segment and cannot record the failure; retrying",
 			"consumer", c.consumer, "workspace", s.WorkspaceID, "from", s.After+1, "through", s.End(), "error", reason, "record_error", err)
-		flow.Pause(ctx, retryPause)
+		flow.Sleep(ctx, retryPause)
 	case r.quarantined:
 		c.cfg.Logger.ErrorContext(ctx, "cannot handle an entry; its workspace is quarantined before that entry, other workspaces continue",
 			"consumer", c.consumer, "workspace", s.WorkspaceID, "position", s.After+1, "error", reason, "retry_in", r.wait)
@@ -440,18 +441,22 @@ func (c *consumer) failed(ctx context.Context, claim *Claim, ids []string, reaso
 	})
 }
 
-// SubscriberConfig of a Subscriber.
+// SubscriberConfig configures a Subscriber.
 type SubscriberConfig struct {
-	// Pool has two connections at least: each claim under way holds one, and needs a second one
-	// at times. So there are never as many claims under way as connections, or all of them could
-	// wait for each other.
-	Pool     *pgxpool.Pool
+	// Each claim in flight holds a connection of Pool, or of MassPool if it changes very many rows.
+	// Writes alongside a claim use AuxPool. Nothing that holds a connection of AuxPool may wait for
+	// another one.
+	//
+	// MassPool nil: Pool. AuxPool nil: Pool, which then needs at least two connections; claims in
+	// flight use all of them but one.
+	Pool, MassPool, AuxPool pg.DB
+
 	Notifier *Notifier
 	Clock    func() time.Time
 	Logger   *slog.Logger
 
-	// Rules is the version of the rules by which the handler makes its rows; it
-	// is kept with the checkpoints. 0 for handlers that make none.
+	// Rules is the version of the rules by which the handler makes its rows. It is stored with the
+	// checkpoints. 0: the handler makes no rows.
 	Rules int
 
 	// After is another consumer, such as ReadModels, that must have handled an entry
@@ -463,50 +468,47 @@ type SubscriberConfig struct {
 	// handlers that need none.
 	Public, NoData bool
 
-	// Gather is how long notifications are gathered before the workspaces are claimed, so
-	// that a handler writes less often where entries come one by one: a process claims a
-	// workspace once in that time, unless it has more entries than a claim. It is counted from
-	// the epoch, so that processes beside each other claim at the same moment, and mostly one
-	// of them gets the workspace. Default: they are claimed at once.
+	// Gather is how long notifications are gathered before the workspaces are claimed, so that the
+	// handler writes less often if entries come one by one: a process claims a workspace once in
+	// that time, unless it has more entries than a claim takes. It is counted from the epoch, so
+	// that all processes claim at the same moment and usually one of them gets the workspace.
+	// Default: they are claimed at once.
 	Gather time.Duration
 
-	// Pause waits while notifications are gathered, and reports whether ctx has not ended;
-	// nil: flow.Pause.
-	Pause func(ctx context.Context, d time.Duration) bool
+	// Sleep waits while notifications are gathered, and returns false if ctx ended first; nil:
+	// flow.Sleep.
+	Sleep func(ctx context.Context, d time.Duration) bool
 
-	// Outside is for handlers that work on something outside of the database; nil: they do
-	// not.
+	// Outside is for a handler that works on something outside the database; nil: it does not.
 	Outside *Outside
 
-	Workers     int           // claims under way at once, beside one that is solo and those of mass changes; default 4
-	MassWorkers int           // claims under way at once that change very many rows (Claim.LeaveMass); 0: the handler leaves none
-	Workspaces  int           // the most workspaces of a claim; default 64
-	Entries     int           // the most entries of a claim; default 1000
-	Sweep       time.Duration // the least time between two sweeps; default 2 s
+	Workers     int           // maximum claims in flight, not counting solo claims and mass changes; default 4
+	MassWorkers int           // maximum claims in flight that change very many rows (Claim.LeaveMass); 0: the handler leaves none
+	Workspaces  int           // maximum workspaces per claim; default 64
+	Entries     int           // maximum entries per claim; default 1000
+	Sweep       time.Duration // minimum time between two sweeps; default 2 s
 
-	claims int // the most claims under way at once; see Pool
+	claims int // maximum claims in flight if there is no AuxPool; 0: only the pools limit them
 }
 
-// Outside says how a handler is called that works on something outside of the database,
-// such as a message broker. What it does there is not rolled back with its claim, so it
-// does it at least once. It shortens its claim to what it could do (Claim.Shorten,
-// Claim.LeaveFrom). Workspaces that are failing are claimed by the solo worker, so that
-// their timeouts keep no other worker.
+// Outside configures a handler that works on something outside the database, such as a message
+// broker. That work is not rolled back with the claim, so the handler does it at least once. The
+// handler shortens its claim to what it could do (Claim.Shorten, Claim.LeaveFrom). The solo worker
+// claims failing workspaces, so that their timeouts block no other worker.
 type Outside struct {
-	// Await is called before each claim. It returns when the handler can work, or when ctx
-	// has ended. No transaction is open meanwhile.
+	// Await is called before each claim. It returns when the handler can work, or when ctx has
+	// ended. No transaction is open meanwhile.
 	Await func(ctx context.Context)
 
-	// Workspaces is how many workspaces a claim has at least while so many have a backlog,
+	// Workspaces is the minimum number of workspaces in a claim while that many have a backlog,
 	// because the handler works on them at the same time.
 	Workspaces int
 }
 
-// Subscriber gives the log to a handler of the Watermill Router, one claim a
-// message: the next entries of some workspaces, and the transaction that holds
-// their checkpoints locked. On Ack the checkpoints move and everything is
-// committed, so each entry is handled exactly once. On Nack everything is rolled
-// back and tried again. See ClaimOf.
+// Subscriber gives the log to a handler of the Watermill Router. Each message carries a claim: the
+// next entries of some workspaces, and the transaction that has locked their checkpoints. On Ack
+// the checkpoints move and everything is committed, so each entry is handled exactly once. On Nack
+// everything is rolled back and tried again. See ClaimOf.
 //
 // The topic of Subscribe is the consumer's name.
 type Subscriber struct {
@@ -521,10 +523,15 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	if cfg.Pool == nil || cfg.Notifier == nil || cfg.Clock == nil || cfg.Logger == nil {
 		return nil, errors.New("eventlog: SubscriberConfig needs a Pool, a Notifier, a Clock and a Logger")
 	}
-	if cfg.Pool.Config().MaxConns < 2 {
-		return nil, errors.New("eventlog: SubscriberConfig.Pool needs two connections: one for a claim, and one for what it writes apart from it")
+	if cfg.AuxPool == nil {
+		if pg.Size(cfg.Pool) < 2 {
+			return nil, errors.New("eventlog: SubscriberConfig.Pool needs two connections: one for a claim, and one for what is written beside it")
+		}
+		cfg.AuxPool, cfg.claims = cfg.Pool, pg.Size(cfg.Pool)-1
 	}
-	cfg.claims = int(cfg.Pool.Config().MaxConns) - 1
+	if cfg.MassPool == nil {
+		cfg.MassPool = cfg.Pool
+	}
 	cfg.Workers = cmp.Or(cfg.Workers, 4)
 	cfg.Workspaces = cmp.Or(cfg.Workspaces, 64)
 	cfg.Entries = cmp.Or(cfg.Entries, 1000)
@@ -534,23 +541,23 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	if cfg.Sweep == 0 {
 		cfg.Sweep = 2 * time.Second
 	}
-	if cfg.Pause == nil {
-		cfg.Pause = flow.Pause
+	if cfg.Sleep == nil {
+		cfg.Sleep = flow.Sleep
 	}
 	return &Subscriber{cfg: cfg, stop: make(chan struct{})}, nil
 }
 
-// Probe does what a claim begins with, of no workspace. The error says what is in the
-// way.
+// Probe runs the first statement of a claim, but for no workspace. The error says what prevents
+// claims.
 func (s *Subscriber) Probe(ctx context.Context, consumerName string) error {
-	if _, err := s.cfg.Pool.Exec(ctx, lockSQL, consumerName, "", s.cfg.Clock(), 1, false); err != nil {
+	if _, err := s.cfg.AuxPool.Exec(ctx, lockSQL, consumerName, "", s.cfg.Clock(), 1, false); err != nil {
 		return fmt.Errorf("lock checkpoints: %w", err)
 	}
 	return nil
 }
 
-// Subscribe starts claiming. It ends when ctx does or at Close. A claim under way
-// is finished first, and its context does not end with ctx.
+// Subscribe starts claiming until ctx ends or Close is called. A claim in flight is finished first;
+// its context does not end with ctx.
 func (s *Subscriber) Subscribe(ctx context.Context, consumerName string) (<-chan *message.Message, error) {
 	select {
 	case <-s.stop:
@@ -576,14 +583,14 @@ func (s *Subscriber) Subscribe(ctx context.Context, consumerName string) (<-chan
 	return c.out, nil
 }
 
-// Close stops claiming and returns when the claims under way are finished.
+// Close stops claiming and returns when the claims in flight are finished.
 func (s *Subscriber) Close() error {
 	s.once.Do(func() { close(s.stop) })
 	s.consumers.Wait()
 	return nil
 }
 
-// Segment is the next entries of one workspace for a consumer.
+// Segment holds the next entries of one workspace for a consumer.
 type Segment struct {
 	WorkspaceID string
 	After       int64 // the checkpoint: position of the last entry handled before
@@ -600,5 +607,5 @@ type Segment struct {
 // End is the position of the segment's last entry.
 func (s *Segment) End() int64 { return s.After + int64(len(s.Entries)) }
 
-// cut takes the entries at a position and after it away.
+// cut removes the entries from a position on.
 func (s *Segment) cut(position int64) { s.Entries = s.Entries[:position-s.After-1] }

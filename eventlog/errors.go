@@ -30,10 +30,9 @@ const MaxAhead = 5 * time.Minute
 
 var errUncheckedDraft = errors.New("not a checked draft: make it with domain.DecodeDraft or domain.NewDraft")
 
-// RefusedError says which entry of an append was refused, and why. Nothing of
-// that append was done.
+// RefusedError says which entry of an append was refused, and why. Nothing was appended.
 type RefusedError struct {
-	Index  int    // of the entry among those of the call
+	Index  int    // of the entry in the call
 	ID     string // empty: the entry brought none
 	Reason error  // one of the reasons above
 	Detail string // the time it was compared with, if any
@@ -73,28 +72,28 @@ func outcomeError(name string, index int, id, when string) error {
 	return fmt.Errorf("log_append returned the outcome %q, which this program does not know", name)
 }
 
-// HeldError says that another transaction held a workspace's log for longer than
+// LockedError says that another transaction held a workspace's log for longer than
 // the append waited. Nothing was appended.
-type HeldError struct {
+type LockedError struct {
 	WorkspaceID string
 	Err         error // why the append stopped waiting
 }
 
 // Error says what to look for.
-func (e *HeldError) Error() string {
+func (e *LockedError) Error() string {
 	return fmt.Sprintf("nothing was appended to %s: another transaction has locked its log (%v); "+
 		"end that transaction (pg_stat_activity shows it), or append again later", e.WorkspaceID, e.Err)
 }
 
 // Unwrap returns why the append stopped waiting.
-func (e *HeldError) Unwrap() error { return e.Err }
+func (e *LockedError) Unwrap() error { return e.Err }
 
-// MovedError says that a workspace is not to be changed here, because another database has
-// it, or is about to, or because it comes from there and is not open yet
-// (docs/operations/moving.md). Nothing was appended or changed.
+// MovedError says that a workspace cannot be changed in this database: it has moved to another one,
+// is being moved there, or is being moved here and is not open yet (docs/operations/moving.md).
+// Nothing was appended or changed.
 type MovedError struct {
 	WorkspaceID string
-	To          string // address of the API that has it; empty: not known
+	To          string // address of the API that has it now; empty: not known
 	Away        bool   // it has moved; false: try again in some seconds
 }
 
@@ -118,19 +117,19 @@ func (e *ClockError) Error() string {
 	return "nothing was appended: " + e.Difference() + "; set the clocks right"
 }
 
-// Difference gives both times, for callers that do something else than append.
+// Difference gives both times, for callers that do something other than append.
 func (e *ClockError) Difference() string {
 	return fmt.Sprintf("the clock of this program says %s and the database's %s, which is more than 5 minutes apart", e.Now, e.Database)
 }
 
-// Certain reports whether nothing was appended, for an error of an append. An error that the
-// database gives to a statement is that: the statement, and its transaction with it, was rolled
-// back. Those that may come with a commit, or in place of its answer, are not.
+// Certain reports whether an error of an append proves that nothing was appended. It does if the
+// database rejected the statement, because that rolls back its transaction. It does not if the
+// error can come from a commit or replace the commit's answer.
 func Certain(err error) bool {
 	if _, ok := errors.AsType[*RefusedError](err); ok {
 		return true
 	}
-	if _, ok := errors.AsType[*HeldError](err); ok {
+	if _, ok := errors.AsType[*LockedError](err); ok {
 		return true
 	}
 	if _, ok := errors.AsType[*ClockError](err); ok {
@@ -149,7 +148,7 @@ const (
 	codeClosed  = "LF009" // of log_append
 )
 
-// AppendError finds the *RefusedError, *HeldError, *ClockError or *MovedError in an error of
+// AppendError finds the *RefusedError, *LockedError, *ClockError or *MovedError in an error of
 // PublishQuery, of its statement, or of another statement that appends. It returns
 // every other error as it is.
 func AppendError(workspaceID string, err error) error {
@@ -160,7 +159,7 @@ func AppendError(workspaceID string, err error) error {
 	if !ok {
 		return err
 	}
-	// Without a detail they are no such error: a message of another program's.
+	// Without the JSON detail, the code comes from another program, and the error stays as it is.
 	switch {
 	case pgErr.Code == codeRefused:
 		var detail struct {
@@ -190,7 +189,7 @@ func AppendError(workspaceID string, err error) error {
 			return &MovedError{WorkspaceID: detail.Workspace, To: detail.To, Away: detail.Move == moved}
 		}
 	case pg.Locked(err):
-		return &HeldError{WorkspaceID: workspaceID, Err: err}
+		return &LockedError{WorkspaceID: workspaceID, Err: err}
 	}
 	return err
 }

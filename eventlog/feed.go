@@ -9,22 +9,22 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Feed reads the events of workspaces: the public entries of their logs up to the
 // visible position. It is safe for concurrent use.
 type Feed struct {
-	pool   *pgxpool.Pool
+	pool   pg.DB
 	places *placesOfFeeds
 }
 
 // NewFeed makes a Feed.
-func NewFeed(pool *pgxpool.Pool) *Feed { return &Feed{pool: pool, places: newPlacesOfFeeds()} }
+func NewFeed(pool pg.DB) *Feed { return &Feed{pool: pool, places: newPlacesOfFeeds()} }
 
-// statement reads something of a workspace, which is $1. It scans each row into columns and then
+// statement is a query about one workspace, whose id is $1. It scans each row into columns and then
 // calls each.
 type statement struct {
 	sql     string
@@ -44,7 +44,7 @@ func (s *statement) scan(rows pgx.Rows) error {
 	return nil
 }
 
-// read reads what statements find of a workspace, in one round trip.
+// read runs statements for a workspace in one round trip.
 func (f *Feed) read(ctx context.Context, workspaceID string, statements ...statement) error {
 	var b pgx.Batch
 	for i := range statements {
@@ -57,11 +57,10 @@ func (f *Feed) read(ctx context.Context, workspaceID string, statements ...state
 	return nil
 }
 
-// NeedsPay is the condition, as SQL, that only readers with pay:read may see the event of an entry:
-// of a payout, and of a charge whose entry says that it is not billed to the client
-// (docs/contract/log.md, "What the feed and webhooks show"). Row is the name of the row of
-// event_log; empty: it has none. It is never NULL. This is the only place that decides it, so that
-// lists, the trees and what checks them agree.
+// NeedsPay returns the SQL condition that only readers with pay:read may see an entry's event: a
+// payout, or a charge whose entry says that it is not billed to the client (docs/contract/log.md,
+// "What the feed and webhooks show"). row is the alias of event_log; empty: it has none. The
+// condition is never NULL. No other code decides this, so that lists, trees and their checks agree.
 func NeedsPay(row string) string {
 	if row != "" {
 		row += "."
@@ -70,11 +69,10 @@ func NeedsPay(row string) string {
 		AND ` + row + `data ->> 'billed_to_client' IS NOT DISTINCT FROM 'false')`
 }
 
-// Event returns the public form of one event, or ok = false for what the feed would
-// not show: unknown ids, internal entries, events that are not visible yet or were
-// published before oldest, and, unless pay is set, those that need pay:read. Visible is the
-// position up to which events may show, in either case. The error is a
-// *domain.UnknownWorkspaceError when there is no such workspace.
+// Event returns the public form of one event, or ok = false for what the feed would not show:
+// unknown ids, internal entries, events that are not visible yet or were published before oldest,
+// and, unless pay is set, events that need pay:read. visible is the visible position in both cases.
+// The error is a *domain.UnknownWorkspaceError if there is no such workspace.
 func (f *Feed) Event(ctx context.Context, workspaceID, id string, oldest time.Time, pay bool) (event string, visible int64, ok bool, err error) {
 	var found *string
 	err = QueryRowInOrder(ctx, f.pool, []any{&visible, &found}, `
@@ -95,24 +93,24 @@ func (f *Feed) Event(ctx context.Context, workspaceID, id string, oldest time.Ti
 	return *found, visible, true, nil
 }
 
-// MaxFeedPage is the most events of a page.
+// MaxFeedPage is the maximum number of events in a page.
 const MaxFeedPage = 100
 
 // FeedQuery asks for events of a workspace, oldest first.
 type FeedQuery struct {
 	WorkspaceID string
 
-	// The page has events at positions higher than that of After. Resumed: After comes from a
-	// cursor, and an event that is no longer kept after it is reported as Missed.
-	// Otherwise the page starts at the oldest event that is kept, if that is later.
+	// The page has events at positions after After. Resumed means that After comes from a cursor:
+	// if the next event is no longer kept, the page reports Missed. Otherwise the page starts at
+	// the oldest event that is kept, if that is later.
 	After   Mark
 	Resumed bool
 
 	Since  time.Time // only events published then or later; zero: all
-	Oldest time.Time // events published before are past their retention
+	Oldest time.Time // events published before it are past their retention
 	Type   string    // only events of this type; empty: all
-	Pay    bool      // with the events that need pay:read
-	Limit  int       // the most events of a page, 1 to MaxFeedPage
+	Pay    bool      // include events that need pay:read
+	Limit  int       // maximum events in the page, 1 to MaxFeedPage
 }
 
 // FeedEvent is one event in its public form, byte for byte.
@@ -122,29 +120,29 @@ type FeedEvent struct {
 	JSON string
 }
 
-// FeedPage is a page of the feed. All that it says of entries is of one log.
+// FeedPage is a page of the feed. It never mixes entries from before and after the log was set
+// back.
 type FeedPage struct {
-	Visible int64     // position up to which events may show
+	Visible int64     // the visible position
 	MovedAt time.Time // when Visible last moved; zero: never
 	Kept    int64     // first position that is within its retention
 	Events  []FeedEvent
 	More    bool // there are events after the last one
 
-	// Next is where the reader continues: after the last event if there are more,
-	// and otherwise after everything that the page has looked at, so that what the
-	// query leaves out is stepped over once.
+	// Next is where the reader continues: after the last event if there are more, and otherwise
+	// after everything that the page has looked at, so that events that the query leaves out are
+	// skipped only once.
 	Next Mark
 
-	// Missed: the event that a Resumed reader must get next is past its
-	// retention. Diverged: the log does not hold the entry at which the reader
-	// stopped, see [Mark]. Events is empty in both cases.
+	// Missed: the next event for a Resumed reader is past its retention. Diverged: the log does not
+	// hold the entry at which the reader stopped, see [Mark]. Events is empty in both cases.
 	Missed, Diverged bool
 }
 
-// errSetBack says that the log was set back during each reading of a page.
+// errSetBack says that the log was set back during every attempt to read a page.
 var errSetBack = errors.New("the log is set back while it is read")
 
-// mostReadings is how often a page is read at most while the log is set back.
+// mostReadings is the maximum number of attempts to read a page while the log is set back.
 const mostReadings = 3
 
 // Page reads a page of events. The error is a *domain.UnknownWorkspaceError when
@@ -167,9 +165,9 @@ func (f *Feed) Page(ctx context.Context, q FeedQuery) (*FeedPage, error) {
 	return nil, fmt.Errorf("read the feed of %s: %w", q.WorkspaceID, errSetBack)
 }
 
-// page reads a page: in one round trip, if the feed begins where it did, and if the page has
-// more behind it or ends with an event, or where the reader or the page before did. It is nil if
-// the log was set back meanwhile.
+// page reads a page; nil: the log was set back meanwhile. It needs one round trip if the feed still
+// begins where it last did and the Mark to continue from is already known. That is the Mark of the
+// page's last event, of the reader, or of the end of the page before.
 func (f *Feed) page(ctx context.Context, q *FeedQuery) (*FeedPage, error) {
 	known := f.known(q.WorkspaceID)
 	searched := known.kept == 0
@@ -182,7 +180,7 @@ func (f *Feed) page(ctx context.Context, q *FeedQuery) (*FeedPage, error) {
 	r, err := f.readPage(ctx, q, known)
 	if err == nil && !searched && r.settled() && !begins(known.kept, q.Oldest, r.entries, r.before.visible) {
 		known.kept, err = f.searchKept(ctx, q.WorkspaceID, q.Oldest)
-		if err == nil && !q.Resumed { // it did not begin at the right place
+		if err == nil && !q.Resumed { // the page did not begin at the right place
 			r, err = f.readPage(ctx, q, known)
 		}
 	}
@@ -198,8 +196,8 @@ func (f *Feed) page(ctx context.Context, q *FeedQuery) (*FeedPage, error) {
 	if end == 0 {
 		return page, nil
 	}
-	// All of the page is read again: the entry may be of another log, if another server has
-	// taken over meanwhile.
+	// Read the whole page again with the entry at end. That entry alone is not enough: it may
+	// belong to another log if another server has taken over meanwhile.
 	known.visible = end
 	again, err := f.readPage(ctx, q, known)
 	if err != nil || !again.settled() || again.before.visible < r.before.visible {
@@ -207,32 +205,31 @@ func (f *Feed) page(ctx context.Context, q *FeedQuery) (*FeedPage, error) {
 	}
 	again.before = r.before
 	if page, end = again.page(q, known.kept); end > 0 {
-		page.Next = Mark{Position: end} // what is visible is not in the log
+		page.Next = Mark{Position: end} // the log has no entry at the visible position
 	}
 	return page, nil
 }
 
-// readings are what the statements of a page find.
+// readings holds what the statements of a page find.
 type readings struct {
-	before, after *visibleAt // first and last of all; nil: there is no such workspace
+	before, after *visibleAt // from the first and the last statement; nil: there is no such workspace
 	entries       map[int64]entryAt
 	events        []FeedEvent
 }
 
-// visibleAt is the visible position, and when it was moved there.
+// visibleAt is the visible position, and when it moved there.
 type visibleAt struct{ visible, movedAt int64 } // movedAt in microseconds; 0: never
 
-// settled reports whether the log was not set back between the first and the last statement. A
-// workspace that leaves and comes back takes far longer.
+// settled reports whether the log was not set back between the first and the last statement. It
+// does not detect a workspace that moves away and back, which takes far longer.
 func (r *readings) settled() bool {
 	return r.before != nil && r.after != nil && r.before.visible <= r.after.visible
 }
 
-// readPage reads a page in one round trip. Each statement is about one table, because
-// PostgreSQL keeps the plans of those, so they are of
-// several snapshots, and what is above the visible position may show in the later ones. What is
-// visible stays as it is: entries are never changed, and removed only after the visible position
-// was set back, which is why it is read once more at the end.
+// readPage reads a page in one round trip. Each statement reads one table, because PostgreSQL then
+// keeps its plan. So the statements have different snapshots, and the later ones may find entries
+// above the visible position. Visible entries never change, and are removed only after the visible
+// position was set back. The last statement reads that position again to detect this.
 func (f *Feed) readPage(ctx context.Context, q *FeedQuery, known knownPlaces) (*readings, error) {
 	from := q.After.Position
 	if !q.Resumed {
@@ -258,7 +255,7 @@ func visibleStatement(into **visibleAt) statement {
 	}
 }
 
-// eventsStatement reads the events behind a position: one more than a page has, so that it shows
+// eventsStatement reads the events after a position: one more than the page may have, to find out
 // whether there are more.
 func eventsStatement(into *[]FeedEvent, q *FeedQuery, from int64) statement {
 	filter, args := "", []any{from, q.Limit + 1}
@@ -266,7 +263,7 @@ func eventsStatement(into *[]FeedEvent, q *FeedQuery, from int64) statement {
 		args = append(args, value)
 		filter += fmt.Sprintf(` AND `+condition, len(args)+1) // $1 is the workspace
 	}
-	if !q.Pay { // with the type payout.paid nothing is left
+	if !q.Pay { // together with the type payout.paid, this finds nothing
 		filter = ` AND NOT ` + NeedsPay("e")
 	}
 	if q.Type != "" {
@@ -292,8 +289,8 @@ func eventsStatement(into *[]FeedEvent, q *FeedQuery, from int64) statement {
 	}
 }
 
-// page is the page that was read. End is the position after which the reader continues, if the
-// entry there has still to be read for it; 0: it has not.
+// page makes the page from the readings. end is the position after which the reader continues, if
+// the entry there must still be read for its Mark; 0: page.Next is complete.
 func (r *readings) page(q *FeedQuery, kept int64) (page *FeedPage, end int64) {
 	page = &FeedPage{Visible: r.before.visible, Kept: kept, Next: q.After, Diverged: !r.holds(q.After)}
 	if r.before.movedAt > 0 {
@@ -334,7 +331,7 @@ func (r *readings) page(q *FeedQuery, kept int64) (page *FeedPage, end int64) {
 	return page, end
 }
 
-// holds reports whether the log holds a Mark. It does if its bytes are not known.
+// holds reports whether the log holds a Mark. A Mark whose bytes are not known counts as held.
 func (r *readings) holds(m Mark) bool {
 	if m.Chain == (Mark{}).Chain {
 		return true
@@ -342,17 +339,17 @@ func (r *readings) holds(m Mark) bool {
 	return r.entries[m.Position].Mark == m
 }
 
-// knownPlaces are places of a workspace's feed as they were when it was last read, so that they
-// need not be searched for again.
+// knownPlaces remembers where a workspace's feed began and ended when it was last read, which saves
+// a search.
 type knownPlaces struct {
-	kept    int64 // where it began; it moves with the clock, so it is nearly always there still; 0: not known
+	kept    int64 // where it began; nearly always still right, because it moves with the clock; 0: not known
 	visible int64 // where it ended
 }
 
-// placesOfFeeds are the places of the feeds of workspaces.
+// placesOfFeeds caches the knownPlaces of workspaces.
 type placesOfFeeds = lru.Cache[string, knownPlaces]
 
-// mostPlaces is of how many workspaces places are known.
+// mostPlaces is the maximum number of workspaces in the cache.
 const mostPlaces = 20_000
 
 func newPlacesOfFeeds() *placesOfFeeds {
@@ -365,8 +362,8 @@ func (f *Feed) known(workspaceID string) knownPlaces {
 	return known
 }
 
-// KeptFrom returns the first position of a workspace that was published at
-// oldest or later; one past the newest when there is none.
+// KeptFrom returns the first position of a workspace that was published at oldest or later; one
+// past the newest position if there is none.
 func (f *Feed) KeptFrom(ctx context.Context, workspaceID string, oldest time.Time) (int64, error) {
 	oldest = inMicroseconds(oldest)
 	known := f.known(workspaceID)
@@ -388,10 +385,10 @@ func (f *Feed) KeptFrom(ctx context.Context, workspaceID string, oldest time.Tim
 	return kept, nil
 }
 
-// inMicroseconds is a time as the database gets it, so that both compare alike.
+// inMicroseconds truncates a time to the database's precision, so that Go compares it as SQL does.
 func inMicroseconds(t time.Time) time.Time { return t.Truncate(time.Microsecond) }
 
-// searchKept is KeptFrom without what is known.
+// searchKept is KeptFrom without the cache.
 func (f *Feed) searchKept(ctx context.Context, workspaceID string, oldest time.Time) (kept int64, err error) {
 	err = f.read(ctx, workspaceID, statement{
 		sql:     `SELECT log_position_since($1::text, $2)`,
@@ -405,14 +402,14 @@ func (f *Feed) searchKept(ctx context.Context, workspaceID string, oldest time.T
 	return kept, nil
 }
 
-// entryAt is what a page needs to know of an entry.
+// entryAt is what a page needs to know about an entry.
 type entryAt struct {
 	Mark
 
 	createdAt time.Time
 }
 
-// entriesStatement reads those of the entries at positions that are in the log.
+// entriesStatement reads the entries that the log has at the given positions.
 func entriesStatement(into map[int64]entryAt, positions ...int64) statement {
 	var (
 		position  int64
@@ -420,8 +417,8 @@ func entriesStatement(into map[int64]entryAt, positions ...int64) statement {
 		chain     []byte
 	)
 	return statement{
-		// As position = ANY ($2) it would read the whole log of a workspace that has more entries than
-		// most, because the plan is the same for all.
+		// With position = ANY ($2), PostgreSQL would read the whole log of a workspace that has
+		// more entries than most, because it uses the same plan for all workspaces.
 		sql: `SELECT e.* FROM unnest($2::bigint[]) AS k (position) CROSS JOIN LATERAL (
 		        SELECT e.position, e.created_at, ` + ChainStart + ` FROM event_log e
 		         WHERE e.workspace_id = $1 AND e.position BETWEEN k.position AND k.position ORDER BY e.position LIMIT 1) AS e`,
@@ -431,9 +428,9 @@ func entriesStatement(into map[int64]entryAt, positions ...int64) statement {
 	}
 }
 
-// begins reports whether the feed begins at a position, from the entries there and before: the
-// one is not published before oldest, the other is. Publish times rise with the positions. What
-// is above the visible position does not matter: it may have been appended since.
+// begins reports whether the feed begins at a position: the entry there was not published before
+// oldest, and the entry before it was. Publish times never fall, so these two are enough. An entry
+// above the visible position does not matter: it may have been appended since.
 func begins(position int64, oldest time.Time, entries map[int64]entryAt, visible int64) bool {
 	if e, found := entries[position]; found && position <= visible && e.createdAt.Before(oldest) {
 		return false
@@ -442,46 +439,44 @@ func begins(position int64, oldest time.Time, entries map[int64]entryAt, visible
 	return found && e.createdAt.Before(oldest) || position == 1
 }
 
-// Mark is a position of a workspace's log with the start of the chain there. A
-// reader that keeps a Mark outside the database can tell later whether the log up
-// to there is still the one that it has read: an older backup that was restored, or
-// a server that took over without the last commits, gives the same positions to
-// other entries. The zero Mark is the start of every log.
+// Mark is a position of a workspace's log with the first bytes of the chain value there. A reader
+// that keeps a Mark outside the database can tell later whether the log up to there is still the
+// one that it has read. If an older backup was restored, or a server took over without the last
+// commits, other entries get the same positions. The zero Mark is the start of every log.
 type Mark struct {
 	Position int64
 	Chain    [8]byte // the first bytes of the entry's chain value; zero at position 0, or if they are not known
 }
 
-// NewMark makes a Mark of what ChainStart selects for a position; nil at position 0.
+// NewMark makes a Mark from a position and what ChainStart selects there; nil at position 0.
 func NewMark(position int64, chain []byte) Mark {
 	m := Mark{Position: position}
 	copy(m.Chain[:], chain)
 	return m
 }
 
-// ChainStart is the SQL of the bytes of a Mark, of a row e of event_log.
+// ChainStart is the SQL for the bytes of a Mark, from a row e of event_log.
 const ChainStart = `substr(e.chain, 1, 8)`
 
-// HoldsMark is the SQL condition that the log of a workspace holds a Mark, from the
-// SQL of the workspace's id and of the Mark's position and bytes. It is true if the bytes
+// HoldsMark returns the SQL condition that the log of a workspace holds a Mark. The arguments are
+// SQL for the workspace's id and the Mark's position and bytes. The condition is true if the bytes
 // are not known.
 func HoldsMark(workspaceID, position, chain string) string {
 	return `(` + chain + `::bytea = '\x0000000000000000' OR coalesce(` + AtPosition(ChainStart, workspaceID, position+`::bigint`) + ` = ` + chain + `, false))`
 }
 
-// AtPosition is the SQL of a value of the entry e at a position of a workspace's log; null: there
-// is no entry. A range of one position in the order of positions is read along their index,
-// whatever the statistics say of the workspace.
+// AtPosition returns the SQL for a value of the entry e at a position of a workspace's log; null:
+// there is no entry. Selecting a range of one position, in the order of positions, makes PostgreSQL
+// use the index on positions, whatever its statistics say about the workspace.
 func AtPosition(value, workspaceID, position string) string {
 	return `(SELECT ` + value + ` FROM event_log e WHERE e.workspace_id = ` + workspaceID +
 		` AND e.position BETWEEN ` + position + ` AND ` + position + ` ORDER BY e.position LIMIT 1)`
 }
 
-// markOf is the Mark of an entry.
+// markOf returns the Mark of an entry.
 func markOf(e *domain.Entry) Mark { return NewMark(e.Position, e.Chain[:8]) }
 
-// OtherLogError says that the log of a workspace is not the one that a Mark was taken
-// of.
+// OtherLogError says that the log of a workspace is not the one that a Mark was taken from.
 type OtherLogError struct {
 	WorkspaceID string
 	Position    int64 // of the Mark
@@ -498,15 +493,14 @@ func (e *OtherLogError) Error() string {
 		e.Position, e.WorkspaceID, what)
 }
 
-// WalkAfter is Walk after a Mark. The error is an *OtherLogError when the log does not
-// hold the Mark, also when that comes about during the walk. A Mark of a position
-// whose chain is not known, all zero, is not compared.
+// WalkAfter is Walk after a Mark. The error is an *OtherLogError if the log does not hold the Mark,
+// or stops holding it during the walk. A Mark whose chain is not known (all zero) is not compared.
 func (l *Log) WalkAfter(ctx context.Context, workspaceID string, after Mark, do func(*domain.Entry) error) error {
 	for {
 		known := after.Chain != [8]byte{}
 		from := after.Position
 		if known {
-			from-- // the entry of the Mark, too
+			from-- // read the entry of the Mark, too
 		}
 		entries, err := l.Read(ctx, workspaceID, from, readPage)
 		if err != nil {

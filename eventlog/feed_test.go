@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -17,7 +15,7 @@ import (
 // feed is a log whose first entries are visible.
 type feed struct {
 	t    *testing.T
-	pool *pgxpool.Pool
+	pool testkit.DB
 	log  *eventlog.Log
 	now  time.Time
 }

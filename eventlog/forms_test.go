@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // appendInSQL appends one entry as a producer does that has no program of ours.
-func appendInSQL(t *testing.T, pool *pgxpool.Pool, id, typ string, now, created any, public *string) (outcome string, err error) {
+func appendInSQL(t *testing.T, pool testkit.DB, id, typ string, now, created any, public *string) (outcome string, err error) {
 	t.Helper()
 	err = pool.QueryRow(t.Context(), `
 		SELECT outcomes[1] FROM log_append('w', coalesce($1::timestamptz, clock_timestamp()), NULL, true, ARRAY[$2], ARRAY[$3], ARRAY[$4::timestamptz], ARRAY['{"x":1}'], ARRAY[$5::text])`,

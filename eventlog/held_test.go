@@ -28,7 +28,7 @@ func held(t *testing.T, conns int32, timeout time.Duration, workspaces ...string
 	t.Helper()
 	url := testkit.NewDatabase(t)
 	h := &holder{bundle: &bundle{pool: wide(t, url, conns), clock: testkit.RunningClock()}}
-	h.log = newLog(t, eventlog.Config{Pool: h.pool, Clock: h.clock.Now, Batchers: 1, HeldTimeout: timeout})
+	h.log = newLog(t, eventlog.Config{Pool: h.pool, Clock: h.clock.Now, Batchers: 1, LockTimeout: timeout})
 	for _, w := range workspaces {
 		h.append(t, client(t, w, "first", "n"))
 	}
@@ -169,7 +169,7 @@ func TestHeldWorkspaceHasItsOwnError(t *testing.T) {
 	var group sync.WaitGroup
 	for name, call := range calls {
 		group.Go(func() {
-			var e *eventlog.HeldError
+			var e *eventlog.LockedError
 			if err := call(); !errors.As(err, &e) || e.WorkspaceID != "held" || !eventlog.Certain(err) {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -179,7 +179,7 @@ func TestHeldWorkspaceHasItsOwnError(t *testing.T) {
 	tired := errors.New("tired")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(tired)
-	patient := newLog(t, eventlog.Config{Pool: h.pool, Clock: h.clock.Now, HeldTimeout: time.Hour})
+	patient := newLog(t, eventlog.Config{Pool: h.pool, Clock: h.clock.Now, LockTimeout: time.Hour})
 	for _, drafts := range [][]domain.Draft{{client(t, "held", "a", "n")}, {client(t, "held", "a", "n"), client(t, "w", "b", "n")}} {
 		ctx, stop := context.WithTimeoutCause(ctx, 300*time.Millisecond, tired)
 		if _, err := patient.Append(ctx, drafts...); !errors.Is(err, tired) && !errors.Is(err, context.Canceled) {
@@ -240,7 +240,7 @@ func TestTransactionThatHoldsOneWaitsBriefly(t *testing.T) {
 	if _, err := h.log.AppendTx(t.Context(), tx, client(t, "a", "x", "n")); err != nil {
 		t.Fatal(err)
 	}
-	var e *eventlog.HeldError
+	var e *eventlog.LockedError
 	if _, err := h.log.AppendTx(soon(t), tx, client(t, "b", "x", "n"), client(t, "held", "x", "n")); !errors.As(err, &e) {
 		t.Fatalf("got %v", err)
 	}

@@ -10,13 +10,13 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
@@ -24,47 +24,44 @@ import (
 // position.
 const ReadModels = "read_models"
 
-// Config of a Log.
+// Config configures a Log.
 type Config struct {
-	Pool *pgxpool.Pool
+	Pool pg.DB
 
 	// Clock gives the publish time of entries that bring none.
 	Clock func() time.Time
 
-	// Notify is called with TopicAppended after each append; nil: that of a Notifier of the
-	// Log's own, which notifies the processes that serve.
+	// Notify is called with TopicAppended after each append; nil: the Log uses a Notifier of its
+	// own, which notifies the processes that serve.
 	Notify NotifyFunc
 
-	// Batchers is how many transactions of single appends may be under way at
-	// once. Default: one a processor, and at least 2; with more, the callers of
-	// one process contend.
+	// Batchers is the maximum number of transactions of single appends in flight. Default: one per
+	// processor, and at least 2; with more, the callers in one process contend.
 	Batchers int
 
-	// Tracer makes a span of each append, and the database remembers which entries were
-	// appended in a span that is recorded, so that the spans of their deliveries are
-	// linked to it; nil: neither.
+	// Tracer makes a span for each append. If the span is recorded, the database remembers which
+	// entries it appended, so that the spans of their deliveries link to it. nil: no spans, no
+	// links.
 	Tracer trace.Tracer
 
-	// HeldTimeout is how long an append waits for a workspace that another
-	// transaction holds. Default 10 s.
-	HeldTimeout time.Duration
+	// LockTimeout is how long an append waits for the lock of a workspace. Default 10 s.
+	LockTimeout time.Duration
 
-	// Metrics registers how many appends there are and how long they take; nil:
-	// nothing is.
+	// Metrics registers the metrics of appends: their number and duration; nil: none.
 	Metrics prometheus.Registerer
 }
 
 // Log appends to and reads from the log. It is safe for concurrent use.
 type Log struct {
-	pool     *pgxpool.Pool
+	pool     pg.DB
 	clock    func() time.Time
 	notify   NotifyFunc
 	metrics  *metrics
 	tracer   trace.Tracer                       // nil: none
-	batchers []*batch.Coalescer[*pendingAppend] // a workspace's is found by the hash of its id
+	batchers []*batch.Coalescer[*pendingAppend] // the hash of a workspace's id selects one
 	seed     maphash.Seed                       // of that hash, so that processes differ
 
-	heldTimeout time.Duration
+	lockTimeout time.Duration
 	held        heldQueues
 	turns       turns
 }
@@ -74,8 +71,8 @@ func New(cfg Config) (*Log, error) {
 	if cfg.Pool == nil || cfg.Clock == nil {
 		return nil, errors.New("eventlog: Config needs a Pool and a Clock")
 	}
-	if cfg.Batchers < 0 || cfg.HeldTimeout < 0 {
-		return nil, errors.New("eventlog: Config.Batchers and Config.HeldTimeout must not be negative")
+	if cfg.Batchers < 0 || cfg.LockTimeout < 0 {
+		return nil, errors.New("eventlog: Config.Batchers and Config.LockTimeout must not be negative")
 	}
 	if cfg.Notify == nil {
 		cfg.Notify = NewNotifier(cfg.Pool, slog.New(slog.DiscardHandler)).Notify
@@ -86,10 +83,10 @@ func New(cfg Config) (*Log, error) {
 	}
 	l := &Log{
 		pool: cfg.Pool, clock: cfg.Clock, notify: cfg.Notify, metrics: m, tracer: cfg.Tracer, seed: maphash.MakeSeed(),
-		heldTimeout: cmp.Or(cfg.HeldTimeout, defaultHeldTimeout),
+		lockTimeout: cmp.Or(cfg.LockTimeout, defaultLockTimeout),
 		held:        heldQueues{of: map[string]*heldQueue{}},
-		// Half of the connections are left to those that need not wait.
-		turns: make(turns, max(1, cfg.Pool.Config().MaxConns/2)),
+		// Half of the connections stay free for appends that need not wait.
+		turns: make(turns, max(1, pg.Size(cfg.Pool)/2)),
 	}
 	for range cmp.Or(cfg.Batchers, max(2, runtime.GOMAXPROCS(0))) {
 		l.batchers = append(l.batchers, l.newBatcher())
@@ -97,15 +94,15 @@ func New(cfg Config) (*Log, error) {
 	return l, nil
 }
 
-// RightClock is the SQL condition that a process's clock, as SQL, is right: the rule by
-// which the log refuses appends.
+// RightClock returns the SQL condition that a process's clock is right, by the rule that the log
+// applies to appends. now is the clock's time as SQL.
 func RightClock(now string) string {
 	return `coalesce(` + now + `::timestamptz BETWEEN log_clock() - interval '5 minutes' AND log_clock() + interval '5 minutes', true)`
 }
 
-// CheckClock compares a process's clock with the database's by that rule; nil: it is
+// CheckClock compares a process's clock with the database's by the rule of RightClock; nil: it is
 // right.
-func CheckClock(ctx context.Context, pool *pgxpool.Pool, now time.Time) (*ClockError, error) {
+func CheckClock(ctx context.Context, pool pg.DB, now time.Time) (*ClockError, error) {
 	var (
 		right bool
 		e     ClockError
@@ -115,13 +112,13 @@ func CheckClock(ctx context.Context, pool *pgxpool.Pool, now time.Time) (*ClockE
 		return nil, fmt.Errorf("compare the clock with the database's: %w", err)
 	}
 	if right {
-		return nil, nil //nolint:nilnil // nil is a clock that is right
+		return nil, nil //nolint:nilnil // nil means that the clock is right
 	}
 	return &e, nil
 }
 
-// Clock is the time by which the log judges whether an entry is ahead: the database's, whatever
-// the process's clock says.
+// Clock returns the time by which the log judges whether an entry is ahead: the database's,
+// whatever the process's clock says.
 func (l *Log) Clock(ctx context.Context) (now time.Time, err error) {
 	if err := l.pool.QueryRow(ctx, `SELECT date_trunc('milliseconds', coalesce(log_clock(), $1))`, l.clock()).Scan(&now); err != nil {
 		return time.Time{}, fmt.Errorf("ask for the database's time: %w", err)
@@ -129,7 +126,7 @@ func (l *Log) Clock(ctx context.Context) (now time.Time, err error) {
 	return now.UTC(), nil
 }
 
-// trace begins the span of an append, if there is a tracer; end takes its result.
+// trace begins the span of an append, if there is a tracer. end ends it with the append's error.
 func (l *Log) trace(ctx context.Context, drafts []domain.Draft) (spanned context.Context, end func(error)) {
 	if l.tracer == nil {
 		return ctx, func(error) {}
@@ -141,8 +138,8 @@ func (l *Log) trace(ctx context.Context, drafts []domain.Draft) (spanned context
 	return ctx, func(err error) { tracing.End(span, err) }
 }
 
-// recorded is the span of an append in the form that log_trace takes; empty: there is
-// none that is recorded.
+// recorded returns the span of an append in the form that log_trace takes; empty: no span is
+// recorded.
 func (l *Log) recorded(ctx context.Context) string {
 	if l.tracer == nil {
 		return ""
@@ -150,7 +147,7 @@ func (l *Log) recorded(ctx context.Context) string {
 	return tracing.Recorded(ctx)
 }
 
-// call is by which method entries are appended.
+// call names the method that appends entries.
 type call string
 
 const (
@@ -161,12 +158,12 @@ const (
 
 // How an append ends, for its metrics.
 const (
-	ended   = "appended" // all of its entries are in the log, also those that were before
+	ended   = "appended" // all of its entries are in the log, including those it already held
 	refused = "refused"  // the log refuses an entry
-	failed  = "failed"   // anything else: held, disconnected, given up
+	failed  = "failed"   // anything else: locked, disconnected, canceled
 )
 
-// metrics of a Log.
+// metrics holds the metrics of a Log.
 type metrics struct {
 	duration *prometheus.HistogramVec
 	entries  *prometheus.CounterVec
@@ -205,7 +202,7 @@ func newMetrics(register prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// observe counts an append that began at a moment, with its trace as the exemplar.
+// observe counts an append and its duration, with its trace as the exemplar.
 func (m *metrics) observe(ctx context.Context, c call, began time.Time, receipts []Receipt, err error) {
 	outcome := ended
 	if _, ok := errors.AsType[*RefusedError](err); ok {

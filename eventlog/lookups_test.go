@@ -90,7 +90,7 @@ type lookups struct {
 	rows int
 	id   idForm
 
-	pool *pgxpool.Pool // of one connection, whose statistics are read
+	pool testkit.DB // of one connection, whose statistics are read
 }
 
 // connect makes the pool.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -30,7 +29,7 @@ var noon = time.Date(2026, 10, 2, 12, 0, 0, 123_456_789, time.UTC)
 
 // bundle is a log in a database of its own.
 type bundle struct {
-	pool  *pgxpool.Pool
+	pool  testkit.DB
 	clock *testkit.Clock
 	log   *eventlog.Log
 
@@ -59,7 +58,7 @@ func newLog(t testing.TB, cfg eventlog.Config) *eventlog.Log {
 }
 
 // wide is a pool of the database at url that many goroutines can share.
-func wide(t testing.TB, url string, conns int32) *pgxpool.Pool {
+func wide(t testing.TB, url string, conns int32) testkit.DB {
 	t.Helper()
 	return testkit.OpenPool(t, url, conns)
 }

@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Topic is what a notification is about.
@@ -31,8 +31,8 @@ const (
 
 func topics() []Topic { return []Topic{TopicAppended, TopicProjected} }
 
-// topicMoved is the topic of a consumer's checkpoints. Only those of the read
-// models have subscribers.
+// topicMoved returns the topic of moves of a consumer's checkpoints. Only the topic of the read
+// models has subscribers.
 func topicMoved(consumer string) Topic {
 	if consumer == ReadModels {
 		return TopicProjected
@@ -40,42 +40,41 @@ func topicMoved(consumer string) Topic {
 	return Topic("ledgerfeed_" + consumer)
 }
 
-// NotifyFunc is called after a commit with the workspaces that changed; it is a
-// [Notifier.Notify]. It must not block.
+// NotifyFunc is called after a commit with the workspaces that changed, such as [Notifier.Notify].
+// It must not block.
 type NotifyFunc func(topic Topic, workspaceIDs ...string)
 
-// Notifier tells subscribers which workspaces have changed: at once inside the
-// process, and in other processes by PostgreSQL's NOTIFY. That is
-// sent after the commit, for all workspaces that changed within some milliseconds,
-// because a NOTIFY inside the appending transaction halves its throughput. A
-// notification may be lost, so subscribers also sweep.
+// Notifier tells subscribers which workspaces have changed: at once inside the process, and in
+// other processes by PostgreSQL's NOTIFY. It sends the NOTIFY after the commit, for all workspaces
+// that changed within some milliseconds, because a NOTIFY inside the appending transaction halves
+// the throughput. A notification may be lost, so subscribers also sweep.
 type Notifier struct {
-	pool   *pgxpool.Pool
+	pool   pg.DB
 	logger *slog.Logger
-	self   string // this process in payloads, so that it skips its own
+	self   string // names this process in payloads, so that it skips its own
 
-	direct *pgx.ConnConfig // listens there; nil: as the pool connects
-	deaf   bool            // there is no connection on which PostgreSQL's NOTIFY can be received
+	direct *pgx.ConnConfig // where it listens; nil: where the pool connects
+	deaf   bool            // it has no connection that can receive NOTIFY
 
 	followSweep time.Duration // tests change it
 
-	projects atomic.Bool // this process does
-	peers    peers       // the other processes that do
+	projects atomic.Bool // whether this process projects
+	peers    peers       // the other processes that project
 
 	sent, received, interrupted atomic.Uint64 // see NotifierStats
-	listening                   listener      // at what the pool connects to, unless deaf
+	listening                   listener      // unused if deaf
 
 	mu            sync.Mutex
 	subscriptions map[Topic]map[*Subscription]struct{}
 	unsent        map[Topic]map[string]struct{} // workspaces to NOTIFY other processes of
 	sends         bool                          // a goroutine sends them
 
-	flushing sync.Mutex // held while unsent is sent, so that Flush returns when all is
+	flushing sync.Mutex // held while unsent is sent, so that Flush returns only after that
 }
 
-// NewNotifier makes a Notifier. Without Run it does not hear of other processes; it notifies them
-// all the same.
-func NewNotifier(pool *pgxpool.Pool, logger *slog.Logger) *Notifier {
+// NewNotifier makes a Notifier. Without Run it does not hear of other processes, but still notifies
+// them.
+func NewNotifier(pool pg.DB, logger *slog.Logger) *Notifier {
 	return &Notifier{
 		pool:          pool,
 		logger:        logger,
@@ -86,13 +85,13 @@ func NewNotifier(pool *pgxpool.Pool, logger *slog.Logger) *Notifier {
 	}
 }
 
-// ListenAt makes the Notifier, before Run, listen on a connection of its own configuration,
-// where the pool goes through a pooler, which does not pass notifications on; with nil it
-// does not listen, and changes of other processes are found by sweeps.
+// ListenAt makes the Notifier listen on a direct connection. It is for a pool that goes through a
+// pooler, because a pooler does not pass notifications on. With nil, the Notifier does not listen,
+// and sweeps find the changes of other processes. Call it before Run.
 func (n *Notifier) ListenAt(direct *pgx.ConnConfig) { n.direct, n.deaf = direct, direct == nil }
 
-// Ways are those of this process. Without any, or with none that is connected, changes of
-// other processes are found by sweeps. It may be called at any time after ListenAt.
+// Ways returns how this process hears of the changes of others. If no way is connected, sweeps find
+// these changes. It may be called at any time after ListenAt.
 func (n *Notifier) Ways() []Way {
 	list := []Way{}
 	if !n.deaf {
@@ -104,10 +103,10 @@ func (n *Notifier) Ways() []Way {
 // NotifierStats counts notifications between processes since the start.
 type NotifierStats struct {
 	Sent, Received uint64
-	Interrupted    uint64 // how often receiving them was, until the next sweep
+	Interrupted    uint64 // how often receiving was interrupted, so that sweeps must find the changes
 }
 
-// Stats may be called at any time.
+// Stats returns the counts. It may be called at any time.
 func (n *Notifier) Stats() NotifierStats {
 	return NotifierStats{n.sent.Load(), n.received.Load(), n.interrupted.Load()}
 }
@@ -122,15 +121,15 @@ type Subscription struct {
 	all bool
 }
 
-// Take returns the workspaces that changed since the last call. With all, any may
-// have, because the connection that listens was lost: sweep.
+// Take returns the workspaces that changed since the last call. If all is true, any workspace may
+// have changed, because the connection that listens was lost: sweep.
 func (s *Subscription) Take() (ids []string, all bool) {
 	own, others, all := s.takeApart()
 	return append(own, others...), all
 }
 
-// takeApart is Take, with the workspaces that this process changed apart from those that only
-// others did.
+// takeApart is Take, but returns the workspaces that this process changed separately from those
+// that only others changed.
 func (s *Subscription) takeApart() (own, others []string, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +158,7 @@ func (s *Subscription) add(ids []string, own, all bool) {
 	putToken(s.C)
 }
 
-// putToken puts a token into a channel that holds one, unless it is there already.
+// putToken puts a token into a channel of capacity one, unless it already holds one.
 func putToken(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -186,8 +185,8 @@ func (n *Notifier) Subscribe(topic Topic) (*Subscription, func()) {
 // followSweep is the longest time between two passes of Follow.
 const followSweep = time.Second
 
-// Follow calls pass now, after notifications of a topic and at least once each followSweep. It returns when pass fails, with that error, or ctx ends, with its
-// cause.
+// Follow calls pass at once, after notifications of a topic, and at least once each followSweep. It
+// returns the error of pass if pass fails, and the cause of ctx if ctx ends.
 func (n *Notifier) Follow(ctx context.Context, topic Topic, pass func(context.Context) error) error {
 	s, unsubscribe := n.Subscribe(topic)
 	defer unsubscribe()
@@ -240,7 +239,7 @@ func (n *Notifier) notifyLocal(topic Topic, ids []string, own, all bool) {
 }
 
 const (
-	// notifyPause is the time between two NOTIFYs, in which workspaces collect.
+	// notifyPause is the time between two NOTIFYs, in which changed workspaces collect.
 	notifyPause = 2 * time.Millisecond
 	// maxPayload is below PostgreSQL's limit of 8,000 bytes.
 	maxPayload = 7900
@@ -250,23 +249,23 @@ const (
 	retryPause = 500 * time.Millisecond
 )
 
-// Run exchanges notifications with other processes until ctx ends.
+// Run receives the notifications of other processes until ctx ends.
 func (n *Notifier) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	if !n.deaf {
 		cfg := n.direct
 		if cfg == nil {
-			cfg = n.pool.Config().ConnConfig
+			cfg = pg.ConfigOf(n.pool)
 		}
 		n.listening.cfg = cfg
 		group.Go(func() { n.listen(ctx, &n.listening) })
 	}
 	group.Wait()
-	<-ctx.Done() // also where nothing can be received
+	<-ctx.Done() // also if nothing can be received
 	return nil
 }
 
-// Flush sends what is not yet sent, for a program that is about to end.
+// Flush sends the notifications that are not sent yet, for a program that is about to end.
 func (n *Notifier) Flush(ctx context.Context) error {
 	n.flushing.Lock()
 	defer n.flushing.Unlock()
@@ -294,15 +293,15 @@ func (n *Notifier) notify(ctx context.Context, topic Topic, list []string) error
 	return nil
 }
 
-// send sends notifications until none is left. It needs no running Notifier, so that every
-// process that appends notifies the processes that serve.
+// send sends notifications until none is left. It works without Run, so that every process that
+// appends notifies the processes that serve.
 func (n *Notifier) send() {
 	for more := true; more; {
 		ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
 		if err := n.Flush(ctx); err != nil {
 			n.logger.WarnContext(ctx, "cannot notify other processes; they find the changes by their sweeps", "error", err)
 		}
-		flow.Pause(ctx, notifyPause)
+		flow.Sleep(ctx, notifyPause)
 		cancel()
 		n.mu.Lock()
 		more = len(n.unsent) > 0
@@ -311,10 +310,10 @@ func (n *Notifier) send() {
 	}
 }
 
-// projecting follows the id of a sender that projects. Versions before take it for a part of the id.
+// projecting follows the id of a sender that projects. Older versions take it for a part of the id.
 const projecting = "+"
 
-// sender is what this process is called in payloads.
+// sender returns the name of this process in payloads.
 func (n *Notifier) sender() string {
 	if n.projects.Load() {
 		return n.self + projecting
@@ -322,7 +321,7 @@ func (n *Notifier) sender() string {
 	return n.self
 }
 
-// payloads packs workspace ids behind the sender's id.
+// payloads packs workspace ids into payloads that begin with the sender's id.
 func payloads(self string, ids map[string]struct{}) []string {
 	var (
 		list []string
@@ -345,7 +344,7 @@ func payloads(self string, ids map[string]struct{}) []string {
 	return list
 }
 
-// take tells the subscribers of this process what another one has sent.
+// take passes a payload from another process on to the subscribers in this one.
 func (n *Notifier) take(topic Topic, payload string) {
 	sender, rest, _ := strings.Cut(payload, " ")
 	sender, projects := strings.CutSuffix(sender, projecting)
@@ -359,8 +358,8 @@ func (n *Notifier) take(topic Topic, payload string) {
 	n.notifyLocal(topic, strings.Fields(rest), false, false)
 }
 
-// notifyAll has every subscriber sweep, because anything may have changed before others were
-// heard of again.
+// notifyAll makes every subscriber sweep, because anything may have changed while this process
+// received no notifications.
 func (n *Notifier) notifyAll() {
 	for _, topic := range topics() {
 		n.notifyLocal(topic, nil, false, true)
@@ -384,13 +383,13 @@ func (n *Notifier) listen(ctx context.Context, l *listener) {
 			return
 		}
 		n.interrupted.Add(1)
-		l.set(errNoListening) // the address of the database is for the log alone
+		l.set(errNoListening) // err may contain the database's address, which only the log may show
 		if heard || !told {
 			n.logger.WarnContext(ctx, "cannot receive notifications of other processes; their changes are found by sweeps until it can",
 				"by", WayListen, "error", err, "retried_every", retryPause)
 		}
 		told = true
-		if !flow.Pause(ctx, retryPause) {
+		if !flow.Sleep(ctx, retryPause) {
 			return
 		}
 	}
@@ -402,8 +401,8 @@ var errNoListening = errors.New("the connection that listens is lost, or cannot 
 // close.
 const closeTimeout = time.Second
 
-// listenOnce receives notifications until the connection is lost, and reports whether there
-// was one.
+// listenOnce receives notifications until the connection is lost. heard reports whether there was a
+// connection that listened.
 func (n *Notifier) listenOnce(ctx context.Context, l *listener) (heard bool, err error) {
 	conn, err := pgx.ConnectConfig(ctx, l.cfg)
 	if err != nil {
@@ -430,11 +429,11 @@ func (n *Notifier) listenOnce(ctx context.Context, l *listener) (heard bool, err
 	}
 }
 
-// Way is one of the ways by which a process hears of the changes of others.
+// Way is one way in which a process hears of the changes of others.
 type Way struct {
 	By        string `json:"by"` // WayListen
 	Connected bool   `json:"connected"`
-	Reason    string `json:"reason,omitempty"` // why it is not
+	Reason    string `json:"reason,omitempty"` // why it is not connected
 }
 
 // WayListen is PostgreSQL's LISTEN.
@@ -449,7 +448,7 @@ type way struct {
 	reason    error
 }
 
-// set sets the reason for which the way is not connected; nil: it is.
+// set sets why the way is not connected; nil: it is connected.
 func (w *way) set(reason error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -474,28 +473,27 @@ type listener struct {
 	cfg *pgx.ConnConfig
 }
 
-// All processes that project hear of an append at the same moment. Without an order among them
-// the one that PostgreSQL notifies first, which is the one that has listened longest, gets most
-// of the workspaces, and all others look for locks without result. So each workspace has a process
-// that is preferred, by rendezvous hashing. That one claims at once, and the others yield to it
-// for a moment. Nothing depends on it: two processes that do not know each other both claim, of
-// which one gets the lock, and what a preferred process leaves undone the others claim a moment
-// later.
+// All processes that project hear of an append at the same moment. Without an order among them, the
+// one that PostgreSQL notifies first (it has listened longest) gets most of the workspaces, and all
+// others look for locks in vain. So rendezvous hashing gives each workspace a preferred process.
+// That process claims at once, and the others yield to it for a moment. Correctness does not depend
+// on this. If two processes do not know each other, both claim and one gets the lock. If the
+// preferred process leaves a workspace undone, the others claim it a moment later.
 
 const (
-	// yieldTime is how long a process leaves a workspace to the one that is preferred: much
-	// longer than that takes to claim it, and not much of the time in which a death is noticed.
+	// yieldTime is how long a process leaves a workspace to the preferred one: much longer than a
+	// claim takes to begin, and much shorter than it takes to notice a dead process.
 	yieldTime = 100 * time.Millisecond
-	// peerTime is how long a process that projects is known after it was heard of.
+	// peerTime is how long a process that projects stays known after its last notification.
 	peerTime = 10 * time.Second
 )
 
-// peers are the other processes that project. They are known by their notifications, such
-// as those of what they have projected, so that it costs no statement. One that has projected nothing yet is not
-// preferred by others; it prefers itself, and is known once it has been the first somewhere.
+// peers are the other processes that project. Their notifications make them known, which costs no
+// statement. The others do not prefer a process that has projected nothing yet. It prefers itself,
+// and becomes known once it was the first to claim a workspace.
 type peers struct {
 	mu    sync.Mutex
-	heard map[string]time.Time // by the id of the process; not of the injected clock, which does not pass by itself
+	heard map[string]time.Time // by the id of the process; not the injected clock, which may stand still
 }
 
 func (p *peers) hear(process string) {
@@ -507,7 +505,7 @@ func (p *peers) hear(process string) {
 	p.heard[process] = time.Now()
 }
 
-// living returns the processes that were heard of lately, and forgets the others.
+// living returns the processes heard of within peerTime, and forgets the others.
 func (p *peers) living() (processes []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -521,8 +519,8 @@ func (p *peers) living() (processes []string) {
 	return processes
 }
 
-// preferred parts workspaces into those for which this process is preferred to its peers, and
-// those that it leaves to one of them.
+// preferred splits workspaces: this process is preferred for mine and leaves the others to its
+// peers.
 func (n *Notifier) preferred(workspaceIDs []string) (mine, others []string) {
 	living := n.peers.living()
 	if len(living) == 0 {
@@ -554,7 +552,7 @@ func first(workspace, self uint64, rivals []uint64) bool {
 	return true
 }
 
-// weight mixes two hashes, in every process in the same way.
+// weight mixes two hashes, in the same way in every process.
 func weight(workspace, process uint64) uint64 {
 	return rand.NewPCG(workspace, process).Uint64()
 }
@@ -565,8 +563,8 @@ func hashOf(text string) uint64 {
 	return h.Sum64()
 }
 
-// markYielding marks the workspaces for which this process is preferred now, and the others
-// a moment later.
+// markYielding marks the workspaces for which this process is preferred at once, and the others a
+// moment later.
 func (c *consumer) markYielding(ctx context.Context, workspaceIDs []string) {
 	mine, others := c.preferred(workspaceIDs)
 	c.dirty.mark(mine, shared)
@@ -574,14 +572,14 @@ func (c *consumer) markYielding(ctx context.Context, workspaceIDs []string) {
 		return
 	}
 	c.yielding.Go(func() {
-		if flow.Pause(ctx, yieldTime) {
+		if flow.Sleep(ctx, yieldTime) {
 			c.dirty.mark(others, shared)
 		}
 	})
 }
 
-// preferred is the Notifier's; a consumer whose moves other processes are not notified of
-// leaves nothing to them.
+// preferred is Notifier.preferred for the read models. Other consumers leave nothing to other
+// processes, because these are not notified of their moves.
 func (c *consumer) preferred(workspaceIDs []string) (mine, others []string) {
 	if c.consumer != ReadModels {
 		return workspaceIDs, nil

@@ -9,15 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // newNotifier listens past a pooler, as programs do that have LEDGERFEED_LISTEN_DATABASE_URL.
-func newNotifier(pool *pgxpool.Pool) *eventlog.Notifier {
+func newNotifier(pool testkit.DB) *eventlog.Notifier {
 	n := eventlog.NewNotifier(pool, testkit.Discard())
 	if pool != nil && testkit.Pooled() {
 		if cfg, err := pg.ConnConfig(testkit.Direct(pool.Config().ConnString()), nil); err == nil {
@@ -29,7 +27,7 @@ func newNotifier(pool *pgxpool.Pool) *eventlog.Notifier {
 
 // process stands for one process: its pool, notifier and log.
 type process struct {
-	pool     *pgxpool.Pool
+	pool     testkit.DB
 	notifier *eventlog.Notifier
 	log      *eventlog.Log
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Progress is how far a consumer has come in one workspace.
@@ -14,16 +15,16 @@ type Progress struct {
 	WorkspaceID string
 	Position    int64         // checkpoint
 	Head        int64         // newest position of the log
-	Waiting     time.Duration // since the oldest entry that is not handled was appended, by the database's clock; 0: there is none
+	Waiting     time.Duration // since the oldest unhandled entry was appended, by the database's clock; 0: there is none
 	Failures    int
 	Error       string // the last failure; empty: it does not fail
 	RetryAt     time.Time
 	Quarantined bool
 }
 
-// ReadProgress returns how far a consumer has come, in every workspace or, with an
-// id, in one.
-func ReadProgress(ctx context.Context, pool *pgxpool.Pool, consumer, workspaceID string) ([]Progress, error) {
+// ReadProgress returns how far a consumer has come in one workspace, or in all if workspaceID is
+// empty.
+func ReadProgress(ctx context.Context, pool pg.DB, consumer, workspaceID string) ([]Progress, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT c.workspace_id, c.position, h.position,
 		       extract(epoch FROM clock_timestamp() - coalesce(e.appended_at, e.created_at))::float8,

@@ -8,30 +8,29 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Quarantine lets operators look at a consumer's failures and end its quarantines:
-// of workspaces that it has stopped in, because it cannot handle an entry. It is
-// safe for concurrent use.
+// Quarantine lets operators look at a consumer's failures and end its quarantines. A workspace is
+// quarantined where the consumer stopped because it cannot handle an entry. It is safe for
+// concurrent use.
 type Quarantine struct {
-	pool     *pgxpool.Pool
+	pool     pg.DB
 	consumer string
 	clock    func() time.Time
 	notify   NotifyFunc
 }
 
 // NewQuarantine makes the Quarantine of a consumer, such as ReadModels.
-func NewQuarantine(pool *pgxpool.Pool, consumer string, clock func() time.Time, notify NotifyFunc) *Quarantine {
+func NewQuarantine(pool pg.DB, consumer string, clock func() time.Time, notify NotifyFunc) *Quarantine {
 	return &Quarantine{pool: pool, consumer: consumer, clock: clock, notify: notify}
 }
 
-// Consumers are the names of all consumers that have a checkpoint, in order.
-func Consumers(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
+// Consumers returns the names of all consumers that have a checkpoint, sorted.
+func Consumers(ctx context.Context, pool pg.DB) ([]string, error) {
 	rows, err := pool.Query(ctx, `SELECT DISTINCT consumer FROM log_checkpoint ORDER BY consumer`)
 	if err != nil {
 		return nil, fmt.Errorf("list the consumers: %w", err)
@@ -53,8 +52,8 @@ type Failure struct {
 	LastAt  time.Time `json:"last_at"`
 }
 
-// Failures returns the history of the consumer's failures in a workspace, oldest
-// first; the newest 50 of them are kept.
+// Failures returns the history of the consumer's failures in a workspace, oldest first. The newest
+// 50 are kept.
 func (q *Quarantine) Failures(ctx context.Context, workspaceID string) ([]Failure, error) {
 	rows, err := q.pool.Query(ctx, `
 		SELECT from_position, through_position, error, times, first_at, last_at
@@ -114,8 +113,8 @@ func (q *Quarantine) Retry(ctx context.Context, workspaceID string) error {
 	return nil
 }
 
-// Skip is an entry that an operator made the consumer skip. It has no effect, also
-// when the log is folded again.
+// Skip is an entry that an operator made the consumer skip. It has no effect, even when the log is
+// folded again.
 type Skip struct {
 	Consumer    string    `json:"consumer"`
 	WorkspaceID string    `json:"workspace_id"`
@@ -172,8 +171,8 @@ func (s *Skip) record(ctx context.Context, tx pgx.Tx) error {
 		s.WorkspaceID, s.Consumer, s.Position, s.EventID, s.Type, s.Error, s.Reason, s.SkippedAt); err != nil {
 		return fmt.Errorf("record the skip of position %d of %s: %w", s.Position, s.WorkspaceID, err)
 	}
-	// While there are no rows, rules is the highest version, so that the handler's own
-	// becomes the oldest with its first rows.
+	// While there are no rows, rules is the highest version, so that the handler's version replaces
+	// it with the first rows.
 	if _, err := tx.Exec(ctx, `
 		UPDATE log_checkpoint SET position = $3, moved_at = $4, rules = CASE WHEN position = 0 THEN 2147483647 ELSE rules END, failures = 0, failed_to = NULL, segment_max = NULL,
 		       error = NULL, retry_at = NULL, quarantined = false
@@ -185,8 +184,8 @@ func (s *Skip) record(ctx context.Context, tx pgx.Tx) error {
 	})
 }
 
-// Skips returns the entries that were skipped, in every workspace or, with an id, in
-// one, in the order of the log.
+// Skips returns the skipped entries of one workspace, or of all if workspaceID is empty, in the
+// order of the log.
 func (q *Quarantine) Skips(ctx context.Context, workspaceID string) ([]Skip, error) {
 	rows, err := q.pool.Query(ctx, `
 		SELECT consumer, workspace_id, position, event_id, type, error, reason, skipped_at
@@ -205,19 +204,19 @@ func (q *Quarantine) Skips(ctx context.Context, workspaceID string) ([]Skip, err
 	return list, nil
 }
 
-// A segment that fails is tried again, each time after twice the wait. After
-// failuresBeforeHalving failures it is halved each time, until it is the entry that
-// fails alone; then the workspace is quarantined there. Other workspaces continue.
+// A segment that fails is retried, and the wait doubles each time. From failuresBeforeHalving
+// failures on, each failure halves the segment instead, until only the failing entry is left. Then
+// the workspace is quarantined before that entry. Other workspaces continue.
 const (
 	failuresBeforeHalving = 5
 	firstWait             = time.Second
 
-	// quarantineWait is how often a quarantined workspace is tried again. A program
-	// that starts tries at once, because it may be a newer version.
+	// quarantineWait is the time between two retries of a quarantined workspace. A program that
+	// starts retries at once, because it may be a newer version.
 	quarantineWait = 5 * time.Minute
 )
 
-// retry is what is recorded of a failure.
+// retry is what is recorded about a failure.
 type retry struct {
 	failures    int
 	segmentMax  *int // nil: the usual size
@@ -225,10 +224,10 @@ type retry struct {
 	quarantined bool
 }
 
-// afterFailure decides how a segment with that many entries is tried again.
+// afterFailure decides how a failed segment with that many entries is retried.
 //
-// A row that another transaction has locked is no fault of an entry: the workspace is
-// claimed alone until the row is free, and is not quarantined.
+// If another transaction has locked a row, no entry is at fault: the workspace is claimed alone
+// until the row is free, and is not quarantined.
 func afterFailure(failuresBefore, entries int, locked bool) retry {
 	if locked {
 		return retry{
@@ -252,13 +251,13 @@ func afterFailure(failuresBefore, entries int, locked bool) retry {
 	return r
 }
 
-// recordFailure records why a segment failed, in a transaction of its own. When
-// another instance has moved the checkpoint since, there is nothing to record.
+// recordFailure records why a segment failed, in its own transaction. If another instance has moved
+// the checkpoint since, it records nothing.
 func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (retry, error) {
 	r := afterFailure(s.failures, len(s.Entries), pg.Locked(reason))
 	now := k.clock()
-	text := strings.ToValidUTF8(strings.ReplaceAll(reason.Error(), "\x00", ""), "\uFFFD") // PostgreSQL takes neither as text
-	err := pg.InTx(ctx, k.pool, func(tx pgx.Tx) error {
+	text := strings.ToValidUTF8(strings.ReplaceAll(reason.Error(), "\x00", ""), "\uFFFD") // PostgreSQL accepts neither in a text
+	err := pg.InTx(ctx, k.auxPool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `
 			UPDATE log_checkpoint SET
 			       failures    = $3,
@@ -283,10 +282,10 @@ func (k *claimer) recordFailure(ctx context.Context, s *Segment, reason error) (
 	return r, nil
 }
 
-// retryQuarantined lets every quarantined workspace be tried at once.
+// retryQuarantined makes every quarantined workspace due for a retry.
 func (k *claimer) retryQuarantined(ctx context.Context) error {
 	for last, more := "", true; more; {
-		found, err := k.pool.Query(ctx, `
+		found, err := k.auxPool.Query(ctx, `
 			SELECT workspace_id FROM log_checkpoint
 			 WHERE consumer = $1 AND failures > 0 AND quarantined AND workspace_id > $2 ORDER BY workspace_id LIMIT $3`, k.consumer, last, retriedAtOnce)
 		if err != nil {
@@ -309,8 +308,8 @@ func (k *claimer) retryQuarantined(ctx context.Context) error {
 // retriedAtOnce is how many quarantined workspaces share a round trip.
 const retriedAtOnce = 500
 
-// retryAtOnce lets workspaces be tried at once, each by a statement of its own. One whose
-// checkpoint another transaction has locked is tried later.
+// retryAtOnce makes workspaces due for a retry, with a statement for each. It skips a checkpoint
+// that another transaction has locked; that workspace is retried later.
 func (k *claimer) retryAtOnce(ctx context.Context, workspaceIDs []string) error {
 	var each pgx.Batch
 	for _, id := range workspaceIDs {
@@ -320,13 +319,13 @@ func (k *claimer) retryAtOnce(ctx context.Context, workspaceIDs []string) error 
 			       SELECT consumer FROM log_checkpoint
 			        WHERE workspace_id = $2 AND consumer = $1 AND failures > 0 AND quarantined FOR UPDATE SKIP LOCKED)`, k.consumer, id)
 	}
-	if err := k.pool.SendBatch(ctx, &each).Close(); err != nil {
+	if err := k.auxPool.SendBatch(ctx, &each).Close(); err != nil {
 		return fmt.Errorf("retry quarantined workspaces: %w", err)
 	}
 	return nil
 }
 
-// keptFailures is how many different failures of a workspace the history has.
+// keptFailures is how many different failures of a workspace the history keeps.
 const keptFailures = 50
 
 // addFailure adds a failure to the history. The same failure of the same segment is
@@ -351,19 +350,18 @@ func addFailure(ctx context.Context, tx pgx.Tx, consumer string, s *Segment, tex
 	return nil
 }
 
-// A segment may be the end of the process that handles it: it takes all memory, or
-// stops the run time. Nothing is left then that could record a failure, and the
-// next process dies of it too. So each segment is marked as under way before it is
-// handled. A mark that outlives its process, at a checkpoint that has not moved, is
-// a death. From then on the solo worker handles the segment, entry by entry and
-// nothing else beside them that is suspected; an entry with deathsUntilQuarantine
-// deaths is quarantined without being handled. What merely was under way beside it,
-// or was killed by an operator, is handled then and has no deaths any more.
+// A segment may crash the process that handles it: it takes all memory, or stops the Go runtime.
+// Then nothing is left to record a failure, and the next process crashes too. So each segment is
+// marked as in flight before it is handled. If a mark outlives its process and the checkpoint has
+// not moved, that is a death. From then on the solo worker handles the segment, one entry at a time
+// and with no other suspected entry in flight. An entry with deathsUntilQuarantine deaths is
+// quarantined without being handled. An entry that was only in flight alongside it, or whose
+// process an operator killed, succeeds then, which clears its deaths.
 
-// deathsUntilQuarantine is how many processes in a row an entry may end.
+// deathsUntilQuarantine is how many deaths in a row quarantine an entry.
 const deathsUntilQuarantine = 3
 
-// deadlyEntryError says that the first entry of a claim has ended so many processes.
+// deadlyEntryError says that the first entry of a claim has crashed that many processes in a row.
 type deadlyEntryError struct{ deaths int }
 
 func (e *deadlyEntryError) Error() string {
@@ -371,21 +369,19 @@ func (e *deadlyEntryError) Error() string {
 		"look for the reason in the log of that time (out of memory, a crash), then use ledgerfeed quarantine retry or skip", e.deaths)
 }
 
-// died is SQL for a mark a whose process ended before it was done. A mark of this
-// process is of work that failed, and one of before the server started may be of
-// work that failed with it.
+// died is the SQL condition that the process of mark a ended before its work was done. A mark of
+// this process does not count, because that work failed. Nor does one from before the database
+// server started, because that work may have failed with the server.
 const died = `(a.under_way AND a.position = excluded.position AND a.process <> excluded.process AND a.server_started = excluded.server_started)`
 
-// suspectTo is SQL for the position up to which entries are handled one by one.
+// suspectTo is the SQL for the position up to which entries are handled one by one.
 const suspectTo = `(CASE WHEN ` + died + ` THEN greatest(a.suspect_to, a.through) ELSE a.suspect_to END)`
 
-// markUnderWay marks the segments of a claim. Those that are suspected of ending
-// the process are taken out of a claim that is not the solo worker's, and cut to one
-// entry in one that is.
+// markUnderWay marks the segments of a claim as in flight. If a segment is suspected of crashing
+// the process, a claim of the solo worker cuts it to one entry, and other claims leave it out.
 //
-// It does so on another connection than the claim's, because the mark must be
-// there when the claim is not. The table is not logged: a mark means nothing after
-// a crash of the server.
+// It uses a different connection from the claim's, because the mark must outlive the claim's
+// transaction. The table is unlogged: a mark means nothing after a crash of the server.
 func (k *claimer) markUnderWay(ctx context.Context, c *Claim) error {
 	if len(c.Segments) == 0 {
 		return nil
@@ -405,7 +401,7 @@ func (k *claimer) markUnderWay(ctx context.Context, c *Claim) error {
 			if m[0].SuspectTo > s.After {
 				s.Entries = s.Entries[:1]
 				s.next = solo
-				c.Mass = true // beside a claim that was made for it there might be another one that is suspected
+				c.Mass = true // a mass worker could handle it alongside another suspected entry, so it stays here
 			}
 			if m[0].Deaths >= deathsUntilQuarantine {
 				c.deadly = &deadlyEntryError{m[0].Deaths}
@@ -414,7 +410,7 @@ func (k *claimer) markUnderWay(ctx context.Context, c *Claim) error {
 			return nil
 		})
 	}
-	if err := k.pool.SendBatch(ctx, &marks).Close(); err != nil {
+	if err := k.auxPool.SendBatch(ctx, &marks).Close(); err != nil {
 		return fmt.Errorf("mark segments as under way: %w", err)
 	}
 	c.Segments = marked
@@ -427,7 +423,7 @@ type mark struct {
 	SuspectTo int64
 }
 
-// markSQL marks one segment; it returns nothing of one that is left to the solo worker.
+// markSQL marks one segment. It returns no row for a segment that is left to the solo worker.
 const markSQL = `
 	INSERT INTO log_under_way AS a (workspace_id, consumer, position, through, process, server_started, under_way, deaths, suspect_to)
 	VALUES ($2, $1, $3, $4, $5, pg_postmaster_start_time(), true, 0, 0)
@@ -439,9 +435,9 @@ const markSQL = `
 	 WHERE $6::boolean OR ` + suspectTo + ` <= excluded.position
 	RETURNING deaths, suspect_to`
 
-// markEnded takes the marks off segments that were not handled: of all, or of those
-// without entries where the others were. A checkpoint that has moved makes its mark
-// void by itself.
+// markEnded removes the marks of segments that were not handled: of all segments or, with handled,
+// of those without entries. A checkpoint that has moved needs no removal, because it voids its
+// mark.
 func (c *consumer) markEnded(ctx context.Context, claim *Claim, handled bool) {
 	var ids []string
 	for i := range claim.Segments {
@@ -452,7 +448,7 @@ func (c *consumer) markEnded(ctx context.Context, claim *Claim, handled bool) {
 	if len(ids) == 0 {
 		return
 	}
-	// A row that another transaction has locked does not keep the marks on the others.
+	// If another transaction has locked a row, the other marks are still removed.
 	const sql = `
 		UPDATE log_under_way SET under_way = false
 		 WHERE workspace_id = $2 AND consumer = $1 AND process = $3 AND consumer IN (
@@ -461,14 +457,14 @@ func (c *consumer) markEnded(ctx context.Context, claim *Claim, handled bool) {
 	for _, id := range ids {
 		each.Queue(sql, c.consumer, id, c.process)
 	}
-	if err := c.pool.SendBatch(ctx, &each).Close(); err != nil {
+	if err := c.auxPool.SendBatch(ctx, &each).Close(); err != nil {
 		c.cfg.Logger.WarnContext(ctx, "cannot mark segments as no longer under way; if the process ends before they are handled, that counts towards the three deaths that quarantine a workspace",
 			"consumer", c.consumer, "workspaces", len(ids), "error", err)
 	}
 }
 
-// quarantineDeadly quarantines the workspace of a solo claim before the entry that
-// has ended too many processes, without handling it.
+// quarantineDeadly quarantines the workspace of a solo claim before the entry that has crashed too
+// many processes, without handling it.
 func (c *consumer) quarantineDeadly(ctx context.Context, claim *Claim, ids []string) {
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
@@ -478,5 +474,5 @@ func (c *consumer) quarantineDeadly(ctx context.Context, claim *Claim, ids []str
 	c.failed(finish, claim, ids, claim.deadly)
 }
 
-// forgetDeaths lets an entry be handled again whatever it did before.
+// forgetDeaths is the SQL that forgets an entry's deaths, so that it is handled again.
 const forgetDeaths = `DELETE FROM log_under_way WHERE workspace_id = $1 AND consumer = $2`

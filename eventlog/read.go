@@ -8,29 +8,30 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // entryColumns are read by scanEntries, in this order.
 const entryColumns = `e.position, e.id, e.type, e.created_at, e.data::text, e.chain`
 
-// queryInOrder queries rows in the order of an index, along that index: without sorts, no other
-// can be read. While PostgreSQL's statistics do not know a workspace, it expects one row there, and
-// would sort what it finds along the lowest index that begins with the workspace, even for one
-// value of another column. So a single row is looked up as a range of one value, in its order.
-func queryInOrder(ctx context.Context, pool *pgxpool.Pool, scan func(pgx.Rows) error, sql string, args ...any) error {
+// queryInOrder queries rows in the order of an index, and turns sorts off so that PostgreSQL must
+// use that index. While its statistics do not know a workspace, PostgreSQL expects one row there.
+// It would read the first index that begins with the workspace and sort, even if the query names
+// one value of another column. So a query for a single row asks for a range of one value, in its
+// order.
+func queryInOrder(ctx context.Context, pool pg.DB, scan func(pgx.Rows) error, sql string, args ...any) error {
 	var b pgx.Batch
 	b.Queue(`SELECT set_config('enable_sort', 'off', true)`)
 	b.Queue(sql, args...).Query(scan)
 	return pool.SendBatch(ctx, &b).Close()
 }
 
-// QueryRowInOrder queries a row by a range of one value, in its order, along the index of that
-// order, whatever PostgreSQL's statistics say of the workspace. It scans the row's columns. The error is pgx.ErrNoRows when there is
-// no row.
-func QueryRowInOrder(ctx context.Context, pool *pgxpool.Pool, columns []any, sql string, args ...any) error {
+// QueryRowInOrder queries a row and scans its columns. The query asks for a range of one value, in
+// the order of that value, so that PostgreSQL uses its index whatever the statistics say about the
+// workspace. The error is pgx.ErrNoRows if there is no row.
+func QueryRowInOrder(ctx context.Context, pool pg.DB, columns []any, sql string, args ...any) error {
 	return queryInOrder(ctx, pool, func(rows pgx.Rows) error {
 		if !rows.Next() {
 			return cmp.Or(rows.Err(), pgx.ErrNoRows)
@@ -81,8 +82,8 @@ func scanEntry(rows pgx.Rows, e *domain.Entry, more ...any) error {
 // readPage is how many entries a walk reads at a time.
 const readPage = 1000
 
-// Walk calls do with every entry of a workspace after a position, oldest first,
-// up to the newest when it gets there. It returns the first error of do.
+// Walk calls do with every entry of a workspace after a position, oldest first, including entries
+// that are appended meanwhile. It returns the first error of do.
 func (l *Log) Walk(ctx context.Context, workspaceID string, after int64, do func(*domain.Entry) error) error {
 	for {
 		entries, err := l.Read(ctx, workspaceID, after, readPage)
@@ -101,7 +102,7 @@ func (l *Log) Walk(ctx context.Context, workspaceID string, after int64, do func
 	}
 }
 
-// EntryAt returns the entry at a position; nil when there is none.
+// EntryAt returns the entry at a position; nil if there is none.
 func (l *Log) EntryAt(ctx context.Context, workspaceID string, position int64) (*domain.Entry, error) {
 	entries, err := l.Read(ctx, workspaceID, position-1, 1)
 	if err != nil || len(entries) == 0 || entries[0].Position != position {
@@ -110,8 +111,7 @@ func (l *Log) EntryAt(ctx context.Context, workspaceID string, position int64) (
 	return &entries[0], nil
 }
 
-// PositionOf returns the position of the entry with an id; 0 when the workspace
-// has none.
+// PositionOf returns the position of the entry with an id; 0 if the workspace has none.
 func (l *Log) PositionOf(ctx context.Context, workspaceID, id string) (position int64, err error) {
 	err = queryInOrder(ctx, l.pool, func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&position}, func() error { return nil })
@@ -123,8 +123,8 @@ func (l *Log) PositionOf(ctx context.Context, workspaceID, id string) (position 
 	return position, nil
 }
 
-// ChainsAt reads from a log the chain values at one position in each of several workspaces, with one
-// statement. Workspaces whose log has not come so far are left out.
+// ChainsAt reads the chain value at one position in each of several workspaces, with one statement.
+// It leaves out workspaces whose log has no entry at that position.
 func ChainsAt(ctx context.Context, l *Log, at map[string]int64) (map[string][32]byte, error) {
 	chains := make(map[string][32]byte, len(at))
 	if len(at) == 0 {

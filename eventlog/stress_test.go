@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -31,7 +30,7 @@ const (
 // storm is many writers, readers and a killer of connections on one database.
 type storm struct {
 	logs       []*eventlog.Log // one a process
-	pools      []*pgxpool.Pool
+	pools      []testkit.DB
 	workspaces []string
 
 	kills, broken, cancelled, acknowledged atomic.Int64
@@ -242,7 +241,7 @@ func (s *storm) kill(ctx context.Context, t *testing.T, url string, rng *rand.Ra
 	// never get through. So a few connections are killed for each entry that does.
 	const most = 8
 	var through, since int64 // entries that were acknowledged, and connections killed since then
-	for flow.Pause(ctx, time.Duration(1+rng.IntN(15))*time.Millisecond) {
+	for flow.Sleep(ctx, time.Duration(1+rng.IntN(15))*time.Millisecond) {
 		if n := s.acknowledged.Load(); n != through {
 			through, since = n, 0
 		} else if since >= most {

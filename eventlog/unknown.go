@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Unknown returns those of some workspaces that do not exist, in their order.
+// Unknown returns the workspaces that do not exist, in the order given.
 func (l *Log) Unknown(ctx context.Context, workspaceIDs ...string) (unknown []string, err error) {
 	if len(workspaceIDs) == 0 {
 		return nil, nil
@@ -17,8 +17,9 @@ func (l *Log) Unknown(ctx context.Context, workspaceIDs ...string) (unknown []st
 	unknown, err = l.unknown(ctx, `SELECT k.id FROM unnest($1::text[]) WITH ORDINALITY AS k (id, n)
 		 WHERE (SELECT w.workspace_id FROM workspace w WHERE w.workspace_id = k.id) IS NULL ORDER BY k.n`, workspaceIDs)
 	if pg.Forbidden(err) {
-		// A producer's account may only append. A call that expects a position which no log has, and
-		// does not wait, says of no other workspace that it has judged no entry.
+		// A producer's account may only append. This log_append appends nothing, because it expects
+		// a position that no log has. Only a workspace that does not exist gives outcomes and no
+		// head.
 		unknown, err = l.unknown(ctx, `SELECT k.id FROM unnest($1::text[]) WITH ORDINALITY AS k (id, n)
 			 CROSS JOIN LATERAL log_append(k.id, $2, -1, true, '{}', '{}', '{}', '{}', '{}', 0) AS a
 			 WHERE a.head IS NULL AND a.outcomes IS NOT NULL ORDER BY k.n`, workspaceIDs, l.clock())
@@ -32,7 +33,7 @@ func (l *Log) Unknown(ctx context.Context, workspaceIDs ...string) (unknown []st
 func (l *Log) unknown(ctx context.Context, sql string, args ...any) ([]string, error) {
 	rows, err := l.pool.Query(ctx, sql, args...)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // wrapped by Unknown
+		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

@@ -12,32 +12,32 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Workspace is one customer of the billing product.
 type Workspace struct {
 	ID          string
 	Name        string // the id until set
-	NotifyEmail string // where mails about failing webhooks go, as ParseNotifyEmail returns it; empty: none
+	NotifyEmail string // addresses for mail about failing webhooks, as ParseNotifyEmail returns them; empty: none
 	CreatedAt   time.Time
 }
 
 // Workspaces is the store of workspaces. It is safe for concurrent use.
 type Workspaces struct {
-	pool  *pgxpool.Pool
+	pool  pg.DB
 	clock func() time.Time
 }
 
 // NewWorkspaces makes a store; the clock gives the time of creation.
-func NewWorkspaces(pool *pgxpool.Pool, clock func() time.Time) *Workspaces {
+func NewWorkspaces(pool pg.DB, clock func() time.Time) *Workspaces {
 	return &Workspaces{pool: pool, clock: clock}
 }
 
-// WorkspaceExistsError says that there is a workspace of this id already.
+// WorkspaceExistsError says that there already is a workspace with this id.
 type WorkspaceExistsError struct{ WorkspaceID string }
 
 // Error names the workspace.
@@ -45,9 +45,9 @@ func (e *WorkspaceExistsError) Error() string {
 	return fmt.Sprintf("there is a workspace %q already", e.WorkspaceID)
 }
 
-// Create makes a workspace with an empty log, in the caller's transaction. The
-// error is a *WorkspaceExistsError when there is one already. Appending makes
-// workspaces too, so this is for giving a name beforehand.
+// Create makes a workspace with an empty log, in the caller's transaction. The error is a
+// *WorkspaceExistsError if the workspace already exists. Appending creates workspaces, too; use
+// Create to give one a name beforehand.
 func (s *Workspaces) Create(ctx context.Context, tx pgx.Tx, w Workspace) error {
 	var made bool
 	err := tx.QueryRow(ctx, `SELECT workspace_create($1, $2, $3)`, w.ID, w.Name, s.clock()).Scan(&made)
@@ -65,7 +65,7 @@ func (s *Workspaces) Create(ctx context.Context, tx pgx.Tx, w Workspace) error {
 	})
 }
 
-// mailDetail says in the audit trail where mail about failing webhooks goes.
+// mailDetail says where mail about failing webhooks goes, for the audit trail.
 func mailDetail(address string) string {
 	if address == "" {
 		return "mail about webhooks to nobody"
@@ -73,10 +73,10 @@ func mailDetail(address string) string {
 	return "mail about webhooks to " + address
 }
 
-// Set changes a workspace's name, or the addresses that mails about failing webhooks
-// go to (empty: none), in the caller's transaction. Nil leaves it as it is. The
-// error is a *domain.UnknownWorkspaceError when there is no such workspace, and a
-// *MovedError when another database has it.
+// Set changes a workspace's name, or its addresses for mail about failing webhooks (empty: none),
+// in the caller's transaction. nil leaves a value as it is. The error is a
+// *domain.UnknownWorkspaceError if there is no such workspace, and a *MovedError if another
+// database has it.
 func (s *Workspaces) Set(ctx context.Context, tx pgx.Tx, id string, name, notifyEmail *string) error {
 	if err := MayChange(ctx, tx, id, false); err != nil {
 		return err
@@ -121,8 +121,8 @@ func (s *Workspaces) List(ctx context.Context) ([]Workspace, error) {
 	return s.read(ctx, "")
 }
 
-// Get returns one workspace. The error is a *domain.UnknownWorkspaceError when there
-// is none of this id.
+// Get returns one workspace. The error is a *domain.UnknownWorkspaceError if there is no such
+// workspace.
 func (s *Workspaces) Get(ctx context.Context, id string) (Workspace, error) {
 	list, err := s.read(ctx, " WHERE workspace_id = $1", id)
 	if err != nil {
@@ -169,7 +169,7 @@ const (
 	maxNotifyLength  = 254 // characters of one address (RFC 5321)
 )
 
-// WorkspaceError says what is wrong with a workspace's name or addresses, for people.
+// WorkspaceError tells a person what is wrong with a workspace's name or addresses.
 type WorkspaceError struct{ Reason string }
 
 func (e *WorkspaceError) Error() string { return e.Reason }
@@ -185,9 +185,9 @@ func CheckWorkspaceName(name string) error {
 	return nil
 }
 
-// ParseNotifyEmail reads mail addresses that are separated by commas or lines, and
-// returns them as Workspace.NotifyEmail has them: separated by ", ", each once. An empty
-// text is none. The error is a *WorkspaceError.
+// ParseNotifyEmail reads mail addresses separated by commas, semicolons or line breaks, and returns
+// them in the form of Workspace.NotifyEmail: separated by ", ", each once. An empty text has none.
+// The error is a *WorkspaceError.
 func ParseNotifyEmail(text string) (string, error) {
 	var list []string
 	for _, one := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ';' || r == '\n' || r == '\r' }) {
@@ -206,22 +206,22 @@ func ParseNotifyEmail(text string) (string, error) {
 	return strings.Join(list, ", "), nil
 }
 
-// What workspace.move says.
+// Values of the column workspace.move.
 const (
 	moved   = "moved"
 	holding = "holding"
 )
 
-// MayChange makes sure that a workspace's keys, webhooks and names may be changed in tx:
-// that another database does not have it, nor has begun to copy them. Until tx ends, no
-// move goes past the step after which changes are lost. webhooks tells that a webhook or a
-// delivery is changed, which is not possible either while deliveries are held for a move.
+// MayChange makes sure that a workspace's keys, webhooks and names may be changed in tx: that no
+// other database has the workspace or has begun to copy these. Until tx ends, no move passes the
+// step after which changes would be lost. webhooks says that a webhook or a delivery is changed;
+// that is also refused while deliveries are held for a move.
 //
-// The error is a *MovedError. That there is no such workspace is none: the caller finds
-// that out. tx is of the isolation level read committed.
+// The error is a *MovedError. A missing workspace is no error here: the caller finds that out. tx
+// must have the isolation level read committed.
 func MayChange(ctx context.Context, tx pgx.Tx, workspaceID string, webhooks bool) error {
 	var move, to string
-	// A move locks the row FOR UPDATE before it changes it, and nothing else conflicts.
+	// This conflicts only with a move, which locks the row FOR UPDATE before it changes it.
 	err := tx.QueryRow(ctx, `
 		SELECT coalesce(move, ''), coalesce(moved_to, '') FROM workspace WHERE workspace_id = $1 FOR KEY SHARE`, workspaceID).Scan(&move, &to)
 	switch {

@@ -14,12 +14,12 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// lockedFor is how long a migration waits for those of other processes.
+// lockedFor is how long a migration waits for the migrations of other processes.
 const lockedFor = 5 * time.Minute
 
-// locker is the lock under which migrations are made, in a transaction of its own that
-// stays open. A lock of a session, as goose takes it, would be lost or left over through a
-// pooler, whose sessions others use in between; both exclude each other.
+// locker is the migration lock. It holds the lock in its own transaction, which stays open. A
+// session lock, as goose takes it, would be lost or left behind if a pooler lent the session to
+// other clients in between. The two kinds of lock exclude each other.
 type locker struct {
 	url  string
 	conn *pgx.Conn
@@ -40,7 +40,7 @@ func (l *locker) SessionLock(ctx context.Context, _ *sql.Conn) (err error) {
 	return nil
 }
 
-// take takes the lock in a transaction that may do nothing for as long as migrations take.
+// take takes the lock in a transaction that may stay idle for as long as the migrations take.
 func take(ctx context.Context, conn *pgx.Conn) error {
 	for _, statement := range []struct {
 		sql  string
@@ -56,8 +56,9 @@ func take(ctx context.Context, conn *pgx.Conn) error {
 	if err := takeAdvisory(ctx, conn); err != nil {
 		return err
 	}
-	// An outsider may hold the advisory lock, so migrators also exclude each other by the table.
-	// Nobody but the owner can lock it in this way, and rows can be added to it meanwhile.
+	// An account that cannot migrate may hold the advisory lock, so migrators also lock the goose
+	// table to exclude each other. Only its owner can lock it in this mode, and rows can still be
+	// added to it.
 	var there bool
 	err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there)
 	if err == nil && there {
@@ -72,7 +73,7 @@ func take(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// errMigrating is not wrapped: it is not tried again.
+// errMigrating does not wrap the lock error, so that upTo does not retry.
 func errMigrating(reason string) error {
 	return fmt.Errorf("another process has been migrating for %v: %s", lockedFor, reason)
 }
@@ -80,8 +81,8 @@ func errMigrating(reason string) error {
 // lockPoll is the pause between two attempts to take the lock.
 const lockPoll = 200 * time.Millisecond
 
-// takeAdvisory takes the advisory lock, or does without it where accounts hold it that cannot
-// migrate.
+// takeAdvisory takes the advisory lock. It continues without the lock if only accounts that cannot
+// migrate hold it.
 func takeAdvisory(ctx context.Context, conn *pgx.Conn) error {
 	outsiders := pg.OutsidersHold(`has_schema_privilege(a.usesysid, current_schema(), 'CREATE')`)
 	for deadline := time.Now().Add(lockedFor); ; {
@@ -97,7 +98,7 @@ func takeAdvisory(ctx context.Context, conn *pgx.Conn) error {
 			return nil
 		case time.Now().After(deadline):
 			return errMigrating("it holds the lock of migrations")
-		case !flow.Pause(ctx, lockPoll):
+		case !flow.Sleep(ctx, lockPoll):
 			return fmt.Errorf("take the lock of migrations: %w", context.Cause(ctx))
 		}
 	}
@@ -114,6 +115,6 @@ func (l *locker) SessionUnlock(ctx context.Context, _ *sql.Conn) error {
 	return nil
 }
 
-// unlockTimeout bounds giving up the lock; the server does that, too, when the connection
-// is gone.
+// unlockTimeout limits how long releasing the lock may take. The server also releases it when the
+// connection is gone.
 const unlockTimeout = 5 * time.Second

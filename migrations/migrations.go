@@ -22,21 +22,19 @@ import (
 //go:embed 0*.sql
 var embedded embed.FS
 
-// A statement of a migration that waits for a table makes everybody wait who comes
-// after it. So it waits for lockTimeout only; its file is then tried again after
-// lockPause, in which the others go on, and lockAttempts times in all.
+// A migration statement that waits for a table lock blocks everyone who comes after it. So it waits
+// at most lockTimeout. Its file is retried after lockPause, in which the others proceed, up to
+// lockAttempts attempts in total.
 const (
 	lockTimeout  = 2 * time.Second
 	lockPause    = 3 * time.Second
 	lockAttempts = 12
 )
 
-// Up brings the schema of the database at url to this program's version. A
-// session lock lets any number of starting processes call it side by side;
-// each file runs in one transaction, so an interrupted run is finished by the
-// next one. It returns the names of the files it applied. Errors:
-// *LockedError where another transaction keeps a table locked; *pg.EncodingError where the
-// database is not UTF8.
+// Up brings the schema of the database at url to this program's version and returns the names of
+// the files it applied. A lock lets any number of starting processes call it at the same time. Each
+// file runs in one transaction, so the next run finishes an interrupted one. Errors: *LockedError
+// if another transaction keeps a table locked; *pg.EncodingError if the database is not UTF8.
 func Up(ctx context.Context, url string) (applied []string, err error) {
 	return upTo(ctx, url, embedded)
 }
@@ -55,14 +53,13 @@ func upTo(ctx context.Context, url string, files fs.FS) (applied []string, err e
 			return applied, fmt.Errorf("migrate: %w", err)
 		case attempt == lockAttempts:
 			return applied, &LockedError{err}
-		case !flow.Pause(ctx, lockPause):
+		case !flow.Sleep(ctx, lockPause):
 			return applied, fmt.Errorf("migrate: %w", context.Cause(ctx))
 		}
 	}
 }
 
-// LockedError says that a migration could not be applied because of another
-// transaction.
+// LockedError says that a migration could not be applied because another transaction held a lock.
 type LockedError struct{ err error }
 
 func (e *LockedError) Error() string {
@@ -77,7 +74,7 @@ func up(ctx context.Context, url string, files fs.FS) (applied []string, err err
 	if err := checkServer(ctx, url); err != nil {
 		return nil, err
 	}
-	// An account that may not change tables can serve a schema that is up to date.
+	// Look first: an account that may not change tables can still serve an up-to-date schema.
 	missing, err := missingOf(ctx, url, files)
 	if err != nil {
 		return nil, err
@@ -92,7 +89,7 @@ func up(ctx context.Context, url string, files fs.FS) (applied []string, err err
 
 // apply applies the files that are missing.
 func apply(ctx context.Context, url string, files fs.FS) (applied []string, err error) {
-	// The address may have a timeout for everything else.
+	// The URL may set timeouts that are meant for everything else.
 	settings := map[string]string{"lock_timeout": pg.Milliseconds(lockTimeout), "statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
 	err = with(url, files, settings, func(provider *goose.Provider) error {
 		results, err := provider.Up(ctx)
@@ -139,12 +136,12 @@ func checkServer(ctx context.Context, url string) (err error) {
 // File is one migration.
 type File struct {
 	Name string
-	SQL  string // that applies it
+	SQL  string // the statements that apply it
 }
 
-// Missing returns the migrations of this program that the database at url does not
-// have yet, in order, and changes nothing. The error is a *pg.EncodingError where it has none and
-// is not UTF8.
+// Missing returns, in order, the migrations of this program that the database at url does not have
+// yet. It changes nothing. The error is a *pg.EncodingError if the database has no migrations at
+// all and is not UTF8.
 func Missing(ctx context.Context, url string) ([]File, error) { return missingOf(ctx, url, embedded) }
 
 func missingOf(ctx context.Context, url string, files fs.FS) ([]File, error) {
@@ -173,7 +170,7 @@ func missingOf(ctx context.Context, url string, files fs.FS) ([]File, error) {
 		missing = append(missing, File{name, strings.TrimSpace(sql) + "\n"})
 	}
 	if current == 0 {
-		// One that has tables already goes on: what it has, it can keep.
+		// A database that already has tables is not checked: it can keep what it has.
 		if err := connected(ctx, url, func(conn *pgx.Conn) error { return pg.CheckEncoding(ctx, conn) }); err != nil {
 			return nil, err
 		}
@@ -181,18 +178,18 @@ func missingOf(ctx context.Context, url string, files fs.FS) ([]File, error) {
 	return missing, nil
 }
 
-// Fitness says how the schema of a database stands to this program.
+// Fitness says how a database's schema compares with this program's.
 type Fitness int
 
-// How a schema can stand to this program.
+// The results of Fit.
 const (
 	Absent  Fitness = iota + 1 // never migrated
 	Older                      // migrations of this program are missing
-	Current                    //
+	Current                    // the same version
 	Newer                      // migrated by a newer program
 )
 
-// Fit looks at the schema of the database at url, and changes nothing.
+// Fit compares the schema of the database at url with this program. It changes nothing.
 func Fit(ctx context.Context, url string) (fit Fitness, err error) {
 	current, err := version(ctx, url)
 	if err != nil {
@@ -213,7 +210,7 @@ func Fit(ctx context.Context, url string) (fit Fitness, err error) {
 	return Current, nil
 }
 
-// version is the number of the last migration that was applied; 0: none was.
+// version returns the number of the last migration that was applied, or 0 if there is none.
 func version(ctx context.Context, url string) (current int64, err error) {
 	conn, err := pg.Connect(ctx, url)
 	if err != nil {
@@ -233,7 +230,7 @@ func version(ctx context.Context, url string) (current int64, err error) {
 	return current, nil
 }
 
-// newest is the number of the last migration of this program.
+// newest returns the number of this program's last migration.
 func newest() (int64, error) {
 	names, err := fs.Glob(embedded, "0*.sql")
 	if err != nil {
@@ -254,7 +251,7 @@ func number(name string) (int64, error) {
 	return n, nil
 }
 
-// with opens the database for goose.
+// with calls do with a goose provider for the database.
 func with(url string, files fs.FS, settings map[string]string, do func(*goose.Provider) error) (err error) {
 	cfg, err := pg.ConnConfig(url, settings)
 	if err != nil {

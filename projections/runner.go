@@ -12,26 +12,25 @@ import (
 	"github.com/ThreeDotsLabs/watermill/components/metrics"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
-// PoolSettings are the run-time parameters for connections that project. They
-// only look rows up by key, so sequential scans, hash joins and merge joins are
-// off. So are sorts: a statement that wants the order of an index is read along that
-// index, whatever statistics say (table.alongKey). The choice between generic and custom plans is left to PostgreSQL: a
-// generic plan that is forced at the first use, while the tables are empty,
-// would use any index that begins with the workspace, and keep it while they
-// grow.
+// PoolSettings returns the run-time parameters for the connections of the projector. It only looks
+// rows up by key, so sequential scans, hash joins and merge joins are off. Sorts are off, too: a
+// statement that wants the order of an index then reads along that index, whatever the statistics
+// say (table.alongKey). The choice between generic and custom plans is left to PostgreSQL: forcing
+// a generic plan at the first use, while the tables are empty, would pick any index that begins
+// with the workspace, and keep it while the tables grow.
 //
-// A statement that finds a row locked gives up soon: a claim has the checkpoints of
-// many workspaces, which would all wait for one of them. It is then tried again
-// without that workspace.
+// A statement that finds a row locked gives up soon: a claim holds the checkpoints of many
+// workspaces, which would all wait for one of them. The claim is then retried without that
+// workspace.
 func PoolSettings() map[string]string {
 	return map[string]string{
 		"enable_seqscan":   "off",
@@ -43,50 +42,45 @@ func PoolSettings() map[string]string {
 	}
 }
 
-// lockTimeout is how long a statement of a claim waits for a row that another
-// transaction has locked, such as that of a person at psql.
+// lockTimeout is how long a claim's statement waits for a row that another transaction has locked,
+// such as the transaction of a person at psql.
 const lockTimeout = 200 * time.Millisecond
 
-// DefaultWorkers is how many claims a Runner works on at once, beside DefaultMassWorkers
-// that change many rows and one of a workspace that may end the process. Connections is how
-// many connections it uses then, and LeastConnections how many it needs. All of these
-// workers could have a claim at once; where they are more than the connections but one, a
-// claim waits for another to end, which those of few rows do soon.
+// DefaultWorkers is how many claims a Runner works on at once. In addition, it works on
+// DefaultMassWorkers claims that change many rows, and on one claim of a workspace that may end the
+// process. Connections is how many connections a Runner then uses if all claims share one pool.
 const (
 	DefaultWorkers     = 3
 	DefaultMassWorkers = 3
 	Connections        = 6
-	LeastConnections   = 4
 )
 
-// WorkersFor is how many workers there are with so many connections, and how many that
-// change many rows. These leave some to the others.
-func WorkersFor(connections int) (workers, massWorkers int) {
-	return connections - Connections + DefaultWorkers, max(2, connections-Connections+DefaultMassWorkers)
-}
-
-// RunnerConfig of a Runner.
+// RunnerConfig configures a Runner.
 type RunnerConfig struct {
-	Pool     *pgxpool.Pool // opened with PoolSettings; at least LeastConnections
+	// Pool is for claims, MassPool for claims that change very many rows, and AuxPool for writes
+	// alongside claims, all with PoolSettings; see eventlog.SubscriberConfig. Without AuxPool, Pool
+	// needs Connections connections.
+	Pool, MassPool, AuxPool pg.DB
+
 	Notifier *eventlog.Notifier
 	Clock    func() time.Time
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer // nil: none
-	Tracer   trace.Tracer          // makes a span of each claim; nil: none
+	Tracer   trace.Tracer          // makes a span for each claim; nil: none
 
 	Rules   Rules // default LiveRules
-	Workers int   // claims in progress at once, beside those that change many rows; default DefaultWorkers
-	// MassWorkers is how many claims that change many rows are in progress at once. Of two or
-	// more, one is kept for short claims. Default DefaultMassWorkers.
+	Workers int   // claims in flight at once, in addition to those that change many rows; default DefaultWorkers
+	// MassWorkers is how many claims that change many rows are in flight at once. If there are two
+	// or more workers, one is reserved for short claims. Default DefaultMassWorkers.
 	MassWorkers int
-	// Workspaces is the most workspaces of a claim; default as the log's.
+	// Workspaces is the most workspaces in a claim; default as in eventlog.SubscriberConfig.
 	Workspaces int
 
-	Entries  int           // at most so many entries in a claim; default 1000
+	Entries  int           // the most entries in a claim; default 1000
 	MassRows int           // see Projection
-	LongRows int           // more rows than so many are a change that takes long, which one worker is kept free of; default 5000
-	LongTime time.Duration // and so is more work than for so long; default 1 s
-	Sweep    time.Duration // at least so much time between two sweeps; default 2 s
+	LongRows int           // a change of more rows than this is long, and one worker is kept free of long changes; default 5000
+	LongTime time.Duration // a change that works longer than this is long, too; default 1 s
+	Sweep    time.Duration // the least time between two sweeps; default 2 s
 }
 
 // Runner keeps the read tables up to date while it runs: it is a Watermill Router
@@ -109,7 +103,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	}
 	projector.tracer = cfg.Tracer
 	subscriber, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
-		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger,
+		Pool: cfg.Pool, MassPool: cfg.MassPool, AuxPool: cfg.AuxPool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger,
 		Rules: cfg.Rules.Version, Workers: cfg.Workers, MassWorkers: cfg.MassWorkers, Workspaces: cfg.Workspaces, Entries: cfg.Entries, Sweep: cfg.Sweep,
 	})
 	if err != nil {
@@ -122,13 +116,14 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	if cfg.Metrics != nil {
 		metrics.NewPrometheusMetricsBuilder(cfg.Metrics, "ledgerfeed", "projector").AddPrometheusRouterMetrics(router)
 	}
-	// KeepError is outside of Recoverer, so that it also gets what was a panic.
+	// KeepError wraps Recoverer, so that it also gets the errors that were panics.
 	router.AddMiddleware(eventlog.KeepError, middleware.Recoverer)
 	router.AddConsumerHandler(eventlog.ReadModels, eventlog.ReadModels, subscriber, projector.handle)
 	return &Runner{router, subscriber}, nil
 }
 
-// Probe does what a claim begins with. The error says what is in the way.
+// Probe runs the statement that begins a claim, without claiming a workspace. The error says why
+// claims fail.
 func (r *Runner) Probe(ctx context.Context) error {
 	if err := r.subscriber.Probe(ctx, eventlog.ReadModels); err != nil {
 		return fmt.Errorf("claim entries: %w", err)
@@ -136,7 +131,7 @@ func (r *Runner) Probe(ctx context.Context) error {
 	return nil
 }
 
-// Run projects until ctx ends, finishes the claims in progress, and returns.
+// Run projects until ctx ends, finishes the claims in flight, and returns.
 func (r *Runner) Run(ctx context.Context) error {
 	err := r.router.Run(ctx)
 	if err != nil && !errors.Is(err, context.Canceled) {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -62,7 +61,7 @@ func TestRowsAreFoundByTheirKey(t *testing.T) {
 type planBench struct {
 	t *testing.T
 	*projectionstest.Bench
-	traced *pgxpool.Pool
+	traced testkit.DB
 	log    *statementLog
 
 	versions bool // rows have versions of transactions that were undone

@@ -6,20 +6,20 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Status is how far the read models are, over all workspaces.
+// Status says how far the read models have come, over all workspaces.
 type Status struct {
 	Name        string            `json:"name"`
 	Position    int64             `json:"position"`    // entries handled, over all workspaces
 	Head        int64             `json:"head"`        // entries in the log, over all workspaces
 	LagEntries  int64             `json:"lag_entries"` // entries not yet handled
 	LagSeconds  float64           `json:"lag_seconds"` // since the oldest of them was appended; 0 when there is none
-	Anomalies   int64             `json:"anomalies"`   // with anomalies_more at least so many
+	Anomalies   int64             `json:"anomalies"`   // a lower bound if anomalies_more is true
 	More        bool              `json:"anomalies_more"`
 	Quarantined int64             `json:"quarantined"` // workspaces that stopped before an entry that fails
 	Skipped     int64             `json:"skipped"`     // entries that an operator made the projector skip
@@ -28,7 +28,7 @@ type Status struct {
 	Workspaces  []WorkspaceStatus `json:"workspaces"`
 }
 
-// WorkspaceStatus is how far the read models of one workspace are.
+// WorkspaceStatus says how far the read models of one workspace have come.
 type WorkspaceStatus struct {
 	WorkspaceID string          `json:"workspace_id"`
 	Position    int64           `json:"position"` // the visible position
@@ -39,23 +39,22 @@ type WorkspaceStatus struct {
 	More        bool            `json:"anomalies_more"`
 	Quarantined bool            `json:"quarantined"`
 	Skipped     int64           `json:"skipped"`
-	Rules       int             `json:"rules"` // the oldest by which any of the rows may have been made; 0: not known, or no rows yet
+	Rules       int             `json:"rules"` // the oldest version that may have made any of the rows; 0: not known, or no rows yet
 	Failures    int             `json:"failures"`
 	Error       *string         `json:"error"`
 	RetryAt     *time.Time      `json:"retry_at"`
 }
 
-// AnomalyStatus is one entry that could not have its effect, or not all of it.
+// AnomalyStatus is one entry without its full effect.
 type AnomalyStatus struct {
 	Position int64  `json:"position"`
 	EventID  string `json:"event_id"`
 	Reason   string `json:"reason"`
 }
 
-// ReadStatus reads how far the read models are, in every workspace or, with an
-// id, in one. The error is a *domain.UnknownWorkspaceError when there is none
-// with that id.
-func ReadStatus(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (*Status, error) {
+// ReadStatus reads how far the read models have come, in one workspace or, if workspaceID is empty,
+// in all. The error is a *domain.UnknownWorkspaceError if there is no such workspace.
+func ReadStatus(ctx context.Context, pool pg.DB, workspaceID string) (*Status, error) {
 	progress, err := eventlog.ReadProgress(ctx, pool, eventlog.ReadModels, workspaceID)
 	if err != nil {
 		return nil, err
@@ -94,8 +93,7 @@ func ReadStatus(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (*S
 	return s, nil
 }
 
-// CompareRules sets Rules and OtherRules for a program with other rules than
-// this one's.
+// CompareRules sets Rules and OtherRules for a program whose rules have this version.
 func (s *Status) CompareRules(version int) {
 	s.Rules, s.OtherRules = version, 0
 	for i := range s.Workspaces {
@@ -105,18 +103,18 @@ func (s *Status) CompareRules(version int) {
 	}
 }
 
-// Waits reports whether rows of the workspace were made by other rules than those
-// of a version. A workspace without rows does not wait.
+// Waits reports whether rows of the workspace were made by rules of another version. A workspace
+// without rows does not wait.
 func (w *WorkspaceStatus) Waits(version int) bool { return w.Position > 0 && w.Rules != version }
 
-// rowsVersion is by which rules a workspace's rows were made, and how many
-// entries were skipped.
+// rowsVersion is the version of the rules that made a workspace's rows, and how many entries were
+// skipped.
 type rowsVersion struct {
 	rules   int
 	skipped int64
 }
 
-func readVersions(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (map[string]rowsVersion, error) {
+func readVersions(ctx context.Context, pool pg.DB, workspaceID string) (map[string]rowsVersion, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT c.workspace_id, c.rules,
 		       (SELECT count(*) FROM log_skip s WHERE s.workspace_id = c.workspace_id AND s.consumer = c.consumer)
@@ -152,13 +150,12 @@ func (s *Status) add(w *WorkspaceStatus) {
 	s.Workspaces = append(s.Workspaces, *w)
 }
 
-// mostListed is how many anomalies of a workspace are listed; package anomaly has all, page
-// by page.
+// mostListed is the most anomalies listed per workspace; package anomaly returns all, page by page.
 const mostListed = 1000
 
-// readAnomalies lists anomalies by workspace, in the order of the log and, at
-// one position, of the reasons. Where there are more than mostListed, one more is read.
-func readAnomalies(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (map[string][]AnomalyStatus, error) {
+// readAnomalies returns anomalies by workspace, ordered by position and then by reason. It reads at
+// most mostListed+1 per workspace: the last one shows that there are more.
+func readAnomalies(ctx context.Context, pool pg.DB, workspaceID string) (map[string][]AnomalyStatus, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT c.workspace_id, a.position, a.event_id, a.reason
 		  FROM log_checkpoint c

@@ -85,7 +85,7 @@ func TestCodesOfALogThatWentBack(t *testing.T) {
 	checkCode(t, "a log that went back", restored.get("/v1/events?cursor="+cursor, restored.key("acme", allPermissions()...)), 400, "cursor_reset")
 	away := newStand(t, func(c *readapi.Config) {
 		by(c, testkit.Must(pgxpool.New(context.Background(), "postgres://x@127.0.0.1:1/x?connect_timeout=1"))(t))
-		t.Cleanup(c.Pool.Close)
+		t.Cleanup(testkit.AsPool(c.Pool).Close)
 	})
 	away.workspace("acme")
 	checkCode(t, "a database that is away", away.get("/v1/invoices", away.key("acme", allPermissions()...)), 503, "unavailable")

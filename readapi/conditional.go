@@ -17,31 +17,31 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// tagger makes the tags in ETags. A tag names everything that an answer depends on:
-// the version of what it shows, the URL, what the key may see, and how this program
-// writes answers. It is keyed, so that it reveals nothing and cannot be forged.
+// tagger makes the tags in ETags. A tag identifies everything that an answer depends on: the
+// version of its data, the URL, what the key may see, and how this program writes answers. It is a
+// keyed hash, so it reveals nothing and cannot be forged.
 type tagger struct {
 	mac     *keyedHash
-	program [sha256.Size]byte // how answers are written
+	program [sha256.Size]byte // identifies how this program writes answers
 }
 
 func newTagger(key, document []byte) *tagger {
 	return &tagger{mac: newKeyedHash(deriveKey(key, "etag")), program: sha256.Sum256(document)}
 }
 
-// tagSize in bytes: 120 bits, which is 20 characters.
+// tagSize is the size of a tag in bytes: 120 bits, or 20 characters.
 const tagSize = 15
 
-// tag names the answer to a request at a version, in every encoding.
+// tag returns the tag of the answer to a request at a version. All encodings share it.
 func (q *request) tag(v version) string {
 	b := make([]byte, 0, 256)
 	b = appendSized(b, q.key.WorkspaceID)
@@ -56,7 +56,7 @@ func (q *request) tag(v version) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:tagSize])
 }
 
-// cacheKey names the request in the cache.
+// cacheKey returns the request's key in the cache.
 func (q *request) cacheKey() cacheKey {
 	return cacheKey{
 		workspaceID: q.key.WorkspaceID, permissions: q.key.Permissions,
@@ -64,8 +64,7 @@ func (q *request) cacheKey() cacheKey {
 	}
 }
 
-// answerRequest answers a request that passed all checks: without reading what it
-// asks for, if that is possible.
+// answerRequest answers a request that passed all checks, if possible without reading the data.
 func answerRequest(q *request) error {
 	err := readFrom(q, func(q *request) error {
 		done, err := q.answerUnchanged()
@@ -90,10 +89,10 @@ func answerForm(q *request) error {
 }
 
 // isCached reports whether the answer to a request is cached. Whole lists are not: they are large,
-// and read at times that their readers choose.
+// and their readers decide when to read them.
 func isCached(q *request) bool { return q.form == answer.JSON && q.endpoint.cacheable() }
 
-// countCached counts what a look into the cache has found.
+// countCached counts the result of a cache lookup.
 func (q *request) countCached(cached *cachedAnswer, current bool) {
 	switch {
 	case !isCached(q):
@@ -106,15 +105,14 @@ func (q *request) countCached(cached *cachedAnswer, current bool) {
 	}
 }
 
-// answerUnchanged answers 304 if the caller has the current answer, or with a cached
-// one. Both first read the workspace's version; a request that can use neither skips
-// that query.
+// answerUnchanged answers 304 if the caller already has the current answer, or 200 from the cache.
+// Both need the workspace's version; a request that can use neither skips that query.
 func (q *request) answerUnchanged() (done bool, err error) {
 	if q.endpoint.version == nil {
 		return false, nil
 	}
 	if q.endpoint.Kind == route.Checkpoint && q.wait.seconds > 0 {
-		return false, nil // it may have to be held
+		return false, nil // the request may have to wait
 	}
 	var cached *cachedAnswer
 	if isCached(q) {
@@ -123,8 +121,7 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	if q.wait.seconds > 0 && (cached == nil || cached.rows == 0) {
 		return q.wait.resumes(q, cached) // there may be nothing to answer with yet
 	}
-	// Only ETags count here: whether "*" matches depends on whether there is an
-	// answer.
+	// Only ETags count here: "*" matches only if there is an answer.
 	candidates := q.out.IfNoneMatch()
 	if cached == nil && !strings.Contains(candidates, `"`) {
 		q.countCached(nil, false)
@@ -156,12 +153,14 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	return true, nil
 }
 
-// answerWith answers with a JSON body of a version, or 304 if the caller has it. A page
-// without rows is not answered now if the caller would rather wait.
+// answerWith answers 200 with the body, or 304 if the caller already has this version. It sends
+// nothing yet if the request should wait for a newer answer; see waiter.holds.
 func (q *request) answerWith(body []byte, v version) error {
 	q.api.waits.reads.share(q, body, v)
 	if q.wait.holds(q, body, v) {
-		if q.endpoint.IsList() && q.endpoint.Kind != route.Credit { // which resumes does not use, and others get compressed
+		// A credit is not cached here: resumes never uses one, and other requests get it
+		// compressed.
+		if q.endpoint.IsList() && q.endpoint.Kind != route.Credit {
 			q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: answer.Encoded{Encoding: answer.Identity, Body: body}, index: answer.NoIndex})
 		}
 		return nil
@@ -185,24 +184,23 @@ func (q *request) answerWith(body []byte, v version) error {
 	return nil
 }
 
-// version is the state of what an answer shows.
+// version is the state of the data in an answer.
 type version struct {
 	name string // changes when the answer does
 
-	// position is the visible position that the answer is of (docs/contract/decisions.md,
-	// "Positions"). Below 0: the answer is not about a workspace's data.
+	// position is the visible position of the data (docs/contract/decisions.md, "Positions"). Below
+	// 0: the answer is not about a workspace's data.
 	position int64
 
-	moved int64 // when that position was reached, in microseconds; 0: not known
+	moved int64 // when position was reached, in Unix microseconds; 0: unknown
 }
 
-// olderThan reports whether a state is of before another. Rows that were repaired at the
-// same position are newer than before.
+// olderThan reports whether v is older than other. A repair makes rows newer at the same position.
 func (v version) olderThan(other version) bool {
 	return v.position < other.position || v.position == other.position && v.moved > 0 && v.moved < other.moved
 }
 
-// raise makes v the newer one of both.
+// raise sets v to the newer of v and other.
 func (v *version) raise(other version) {
 	if other.position > v.position || other.position == v.position && other.moved > v.moved {
 		*v = other
@@ -212,15 +210,15 @@ func (v *version) raise(other version) {
 // noPosition is the position of answers that are not about a workspace's data.
 const noPosition = -1
 
-// formatRowsVersion names a state of a workspace's read tables: the visible position
-// and, so that a repair at the same position shows too, when it moved.
+// formatRowsVersion makes the version of a workspace's read tables from the visible position and
+// the time it moved. The time tells apart the rows before and after a repair at the same position.
 func formatRowsVersion(position int64, movedAt string) version {
-	moved, _ := strconv.ParseInt(movedAt, 10, 64) // the database made it of a number
+	moved, _ := strconv.ParseInt(movedAt, 10, 64) // never fails: movedAt is a formatted number
 	return version{strconv.FormatInt(position, 10) + "." + movedAt, position, moved}
 }
 
-// formatFeedVersion names a state of a workspace's feed: what is visible, which is
-// the version of its rows, and where the feed begins as events pass their retention.
+// formatFeedVersion makes the version of a workspace's feed from the version of its rows and the
+// first position that is still within its retention.
 func formatFeedVersion(rows version, kept int64) version {
 	return version{rows.name + "." + strconv.FormatInt(kept, 10), rows.position, rows.moved}
 }
@@ -235,10 +233,10 @@ type versionQuery struct {
 
 var errNoVersionRow = errors.New("the workspace has no checkpoint")
 
-// newVersionReader reads the versions of workspaces.
-func newVersionReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*versionQuery] {
+// newVersionReader makes a coalescer that reads the versions of workspaces.
+func newVersionReader(pool pg.DB, timeout time.Duration) *batch.Coalescer[*versionQuery] {
 	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*versionQuery) {
-		asked := map[string]struct{}{} // many may ask for the same
+		asked := map[string]struct{}{} // several queries may name the same workspace
 		for _, q := range queries {
 			asked[q.workspaceID] = struct{}{}
 		}
@@ -253,7 +251,7 @@ func newVersionReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalesce
 }
 
 // readPositions returns the visible position of each workspace that has one.
-func readPositions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string) (map[string]int64, error) {
+func readPositions(ctx context.Context, pool pg.DB, workspaceIDs []string) (map[string]int64, error) {
 	found, err := readVersions(ctx, pool, workspaceIDs)
 	positions := make(map[string]int64, len(found))
 	for id, v := range found {
@@ -262,7 +260,7 @@ func readPositions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []strin
 	return positions, err
 }
 
-// versionOf selects the versions of workspaces that meet a condition.
+// versionOf returns the statement that selects the versions of workspaces that meet a condition.
 func versionOf(condition string) string {
 	return `
 		SELECT workspace_id, position, coalesce((extract(epoch FROM moved_at) * 1000000)::bigint, 0)::text
@@ -270,7 +268,7 @@ func versionOf(condition string) string {
 }
 
 // readVersions returns the version of each workspace that has one.
-func readVersions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string) (map[string]version, error) {
+func readVersions(ctx context.Context, pool pg.DB, workspaceIDs []string) (map[string]version, error) {
 	found := make(map[string]version, len(workspaceIDs))
 	if err := scanVersions(found)(pool.Query(ctx, versionOf("= ANY ($1)"), workspaceIDs)); err != nil {
 		return nil, err
@@ -278,7 +276,7 @@ func readVersions(ctx context.Context, pool *pgxpool.Pool, workspaceIDs []string
 	return found, nil
 }
 
-// scanVersions puts rows of versionOf into a map.
+// scanVersions returns a function that puts the rows of versionOf into found.
 func scanVersions(found map[string]version) func(pgx.Rows, error) error {
 	return func(rows pgx.Rows, err error) error {
 		var (
@@ -298,7 +296,7 @@ func scanVersions(found map[string]version) func(pgx.Rows, error) error {
 	}
 }
 
-// rowsVersion is the version of endpoints that show rows of read tables.
+// rowsVersion returns the version for endpoints that show rows of read tables.
 func rowsVersion(q *request) (version, error) {
 	query := &versionQuery{workspaceID: q.key.WorkspaceID}
 	if err := q.from.versions.Do(q, query); err != nil {
@@ -307,14 +305,14 @@ func rowsVersion(q *request) (version, error) {
 	return query.version, query.err
 }
 
-// feedVersion is the version of the list of events.
+// feedVersion returns the version of the list of events.
 func feedVersion(q *request) (version, error) {
 	rows, err := rowsVersion(q)
 	if err != nil {
 		return version{}, err
 	}
-	// Read after the version: where the feed begins depends on the clock and on
-	// entries that have long been in the log.
+	// It is safe to read this after the version: where the feed begins depends only on the clock
+	// and on entries that have long been in the log.
 	kept, err := q.from.feed.KeptFrom(q, q.key.WorkspaceID, q.oldestKept())
 	if err != nil {
 		return version{}, err
@@ -322,23 +320,21 @@ func feedVersion(q *request) (version, error) {
 	return formatFeedVersion(rows, kept), nil
 }
 
-// oldestKept is the publish time of the oldest events that can be read.
+// oldestKept returns the publish time before which events can no longer be read.
 func (q *request) oldestKept() time.Time { return q.asOf.Add(-q.api.cfg.Retention) }
 
-// documentVersion is the version of the OpenAPI document, which is part of every tag
-// already.
+// documentVersion returns a constant version: every tag already depends on the OpenAPI document.
 func documentVersion(*request) (version, error) {
 	return version{name: "document", position: noPosition}, nil
 }
 
-// answerCache holds answers as they were sent, each with the version of what it
-// shows. It saves reading and rendering the rows and compressing them. A cached
-// answer is used only if the workspace's version, read after the request came, is
-// still the same, so no caller gets one that is out of date.
+// answerCache holds answers as they were sent, each with its version. It saves reading, rendering
+// and compressing the rows. A cached answer is used only if the workspace's version, read after the
+// request arrived, is still the same, so no caller gets a stale answer.
 //
-// Its memory is bounded in bytes; what was not used for longest is evicted. An answer
-// is cached the second time that it is asked for, so that reading through a long list
-// costs nothing and evicts nothing.
+// Its memory is bounded in bytes; the least recently used answer is evicted first. An answer is
+// cached the second time it is requested, so reading through a long list costs nothing and evicts
+// nothing.
 type answerCache struct {
 	maxSize int
 
@@ -346,10 +342,10 @@ type answerCache struct {
 	answers *simplelru.LRU[cacheKey, *cachedAnswer]
 	size    int // of answers, in bytes
 	seed    maphash.Seed
-	asked   [askedSlots]uint64 // hashes of answers that were asked for once
+	asked   [askedSlots]uint64 // hashes of the keys of answers that were requested once
 }
 
-// cacheKey is a request: everything that its answer depends on except the version.
+// cacheKey identifies a request: everything that its answer depends on, except the version.
 type cacheKey struct {
 	workspaceID string
 	permissions access.Permissions
@@ -357,7 +353,7 @@ type cacheKey struct {
 	preferred   answer.Encoding
 }
 
-// cachedAnswer is never changed.
+// cachedAnswer is an answer in the cache. It never changes.
 type cachedAnswer struct {
 	version version
 	body    answer.Encoded
@@ -365,18 +361,18 @@ type cachedAnswer struct {
 	index   int64 // answer.Writer.EventIndex
 }
 
-// size is about what an entry takes, in bytes.
+// size estimates the memory of a cache entry, in bytes.
 func (c *cachedAnswer) size(key *cacheKey) int {
 	const overhead = 320
 	return len(c.body.Body) + len(key.workspaceID) + len(key.path) + len(key.query) + overhead
 }
 
 const (
-	// DefaultCacheBytes is the memory that cached answers may take.
+	// DefaultCacheBytes is the default memory for cached answers.
 	DefaultCacheBytes = 32 << 20
 
 	askedSlots = 4096
-	// maxShare is the share of the cache that one answer may take: a 32nd.
+	// maxShare limits a cached answer to a 32nd of the cache.
 	maxShare = 32
 )
 
@@ -387,7 +383,7 @@ func newAnswerCache(maxSize int) *answerCache {
 	return c
 }
 
-// get returns the cached answer to a request, of whatever version, or nil.
+// get returns the cached answer to a request, whatever its version; nil: there is none.
 func (c *answerCache) get(key cacheKey) *cachedAnswer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -408,8 +404,7 @@ func (c *answerCache) put(key cacheKey, a cachedAnswer) {
 		return
 	}
 	a.body.Body = append(make([]byte, 0, len(a.body.Body)), a.body.Body...)
-	// Path and query are parts of the request's first line and would keep all of
-	// it in memory.
+	// Path and query share memory with the whole request line and would keep it alive.
 	key.path, key.query = strings.Clone(key.path), strings.Clone(key.query)
 	c.answers.Remove(key)
 	c.answers.Add(key, &a)

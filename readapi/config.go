@@ -12,23 +12,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
 )
 
-// Authenticator finds the key of a text; *access.Directory is one. Errors:
-// access.ErrRefused for a text that is no valid key, access.ErrUnavailable if that
-// cannot be decided now.
+// Authenticator looks up the key that a text stands for; *access.Directory is one. It returns
+// access.ErrRefused if the text is not a valid key, and access.ErrUnavailable if it cannot tell
+// now.
 type Authenticator interface {
 	Authenticate(ctx context.Context, text string) (*access.Key, error)
-	// AuthenticateSlowly is the same for addresses that are slowed down.
+	// AuthenticateSlowly is Authenticate for addresses that are slowed down.
 	AuthenticateSlowly(ctx context.Context, text string) (*access.Key, error)
 }
 
@@ -51,29 +51,30 @@ type RequestLog interface {
 	Record(record *requestlog.Record)
 }
 
-// Config of an API. Fields without a default are required.
+// Config configures an API. Fields without a default are required.
 type Config struct {
 	// Pool reads the read tables; see ReadBuffer and PoolSettings.
-	Pool *pgxpool.Pool
+	Pool pg.DB
 
-	// Feed reads events. Best from Pool, too: its connections are shared out.
+	// Feed reads events. It should use Pool too, whose connections are shared out among workspaces.
 	Feed *eventlog.Feed
 
-	// Share is how many of Pool's connections the pages of one workspace may use at the
-	// same time. Default: a third of those for pages.
+	// Share is how many of Pool's connections one workspace's pages may use at once. Default: a
+	// third of the connections for pages.
 	Share int
 
 	// Copy is read from first; nil: all answers are read from Pool.
 	Copy *Copy
 
-	// Notifier tells that the visible position of a workspace has moved, for requests that
-	// wait. Nil: they notice it within seconds.
+	// Notifier wakes waiting requests when the visible position of a workspace moves. Nil: they
+	// notice within seconds.
 	Notifier *eventlog.Notifier
 
-	// MaxWaits is how many requests may wait for something on a list at the same time, and
-	// how many for a position; MaxWaitsHTTP1, how many of both together over HTTP/1, where
-	// each keeps a connection for itself: half of them for either. A quarter of what there
-	// is for either may be of one workspace, or ten. Defaults: DefaultMaxWaits, MaxWaits.
+	// MaxWaits is how many requests may wait at once for something on a list, and how many for a
+	// position. MaxWaitsHTTP1 limits both kinds together over HTTP/1, where each waiting request
+	// occupies a connection; each kind gets half. One workspace may use a quarter of each limit or
+	// 10 waits, whichever is more, but never more than half of the HTTP/1 waits. Defaults:
+	// DefaultMaxWaits, MaxWaits.
 	MaxWaits, MaxWaitsHTTP1 int
 
 	Keys    Authenticator
@@ -82,31 +83,32 @@ type Config struct {
 	Clock   func() time.Time
 	Logger  *slog.Logger
 
-	// Brand is part of the names in the description of the API (LEDGERFEED_BRAND).
+	// Brand is part of the names of webhook headers in the OpenAPI document, and begins every key
+	// (LEDGERFEED_BRAND).
 	Brand brand.Brand
 
-	// BaseURL is the address at which callers reach the API, DocsURL that of its
-	// documentation; both without a slash at the end.
+	// BaseURL is the address at which callers reach the API. DocsURL is the address of its
+	// documentation. Neither ends with a slash.
 	BaseURL, DocsURL string
 
-	// Signing has the keys that the service signs with, checkpoints among other things, and
-	// whose public parts are shown; nil: there are none.
+	// Signing has the service's signing keys. The API signs checkpoints with them and publishes
+	// their public parts. Nil: there are none.
 	Signing *signingkey.Keys
 
-	// TrustedProxies are peers whose X-Forwarded-For is believed.
+	// TrustedProxies are the peers whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
 
-	// CursorKey, 32 random bytes, seals cursors and keys ETags. All instances of a
-	// service must use the same for good, because cursors sealed with another are
-	// refused; see SharedCursorKey.
+	// CursorKey is 32 random bytes that seal cursors and key ETags. All instances of a service must
+	// use the same key and never change it, because cursors sealed with another key are refused.
+	// See SharedCursorKey.
 	CursorKey []byte
 
 	// Retention is how long events can be read after they were published.
 	// Default: 720 hours.
 	Retention time.Duration
 
-	// Timeout bounds a request from its first check to its answer; after it the
-	// answer is 503. Default: 10 seconds.
+	// Timeout bounds a request from its first check to its answer. A request that takes longer gets
+	// a 503. Default: 10 seconds.
 	Timeout time.Duration
 
 	// CacheBytes bounds the memory for cached answers. Default: DefaultCacheBytes;
@@ -116,10 +118,10 @@ type Config struct {
 	// Requests gets a record of every request; nil: no records.
 	Requests RequestLog
 
-	// WholeLists is about answers that are a whole list.
+	// WholeLists configures answers that are a whole list.
 	WholeLists WholeLists
 
-	// Tracer makes a span of each request; nil: none.
+	// Tracer makes a span for each request; nil: no spans.
 	Tracer trace.Tracer
 
 	// Metrics registers the collectors; nil: they are not registered.
@@ -128,30 +130,30 @@ type Config struct {
 	waiting waitTimes
 }
 
-// DefaultMaxWaits is how many requests may wait at the same time.
+// DefaultMaxWaits is the default of Config.MaxWaits.
 const DefaultMaxWaits = 10_000
 
 // WholeLists configures answers that are a whole list
 // (docs/contract/decisions.md, "Responses", whole lists).
 type WholeLists struct {
-	// Pool reads them; see WholeListPoolSettings. It is not Config.Pool, so that lists
-	// that take minutes leave its connections to pages. Nil: there are none, and lists are
-	// answered in pages whatever the caller accepts.
-	Pool *pgxpool.Pool
+	// Pool reads whole lists; see WholeListPoolSettings. It is separate from Config.Pool, so that
+	// lists that take minutes do not use up the connections for pages. Nil: there are no whole
+	// lists, and lists are answered in pages whatever the caller accepts.
+	Pool pg.DB
 
-	// Most is how many are read at the same time, MostOfWorkspace how many of one
-	// workspace. Default: as many as Pool has connections, and a third of them.
+	// Most is how many whole lists may be read at once, MostOfWorkspace how many of them by one
+	// workspace. Defaults: the number of Pool's connections, and a third of Most.
 	Most, MostOfWorkspace int
 
-	// Timeout bounds a whole list: while it is read the database keeps what was deleted
-	// or changed since it began. Default: 15 minutes.
+	// Timeout bounds a whole list, because while it is read the database must keep everything that
+	// was deleted or changed since it began. Default: 15 minutes.
 	Timeout time.Duration
 
-	// Keep is how long a list keeps its place although a workspace that reads none needs it.
+	// Keep is how long a list keeps its place even if a workspace that reads none needs it.
 	// Default: a minute.
 	Keep time.Duration
 
-	// Stall is how long a reader may take nothing of what waits for it. Default: a minute.
+	// Stall is how long a reader may take none of the data that waits for it. Default: a minute.
 	Stall time.Duration
 }
 
@@ -160,7 +162,7 @@ func (l WholeLists) withDefaults() (WholeLists, error) {
 		return l, errors.New("readapi: no field of Config.WholeLists must be below 0")
 	}
 	if l.Pool != nil {
-		l.Most = cmp.Or(l.Most, int(l.Pool.Config().MaxConns))
+		l.Most = cmp.Or(l.Most, pg.Size(l.Pool))
 	}
 	l.MostOfWorkspace = cmp.Or(l.MostOfWorkspace, (l.Most+2)/3)
 	l.Timeout, l.Stall = cmp.Or(l.Timeout, defaultListTimeout), cmp.Or(l.Stall, defaultStall)
@@ -168,16 +170,15 @@ func (l WholeLists) withDefaults() (WholeLists, error) {
 	return l, nil
 }
 
-// ReadBuffer is the right size of a read buffer of Config.Pool's connections, in
-// bytes: a page of 50 rows is about 55 KB.
+// ReadBuffer is the recommended size of the read buffer of Config.Pool's connections, in bytes. A
+// page of 50 rows is about 55 KB.
 const ReadBuffer = 32 << 10
 
-// PoolSettings are the run-time parameters of Config.Pool's connections. Every list
-// reads a few rows in the order of an index, so one plan for all values is the best,
-// and a plan that reads and sorts a whole workspace must never be chosen, whatever the
-// statistics say. A statement that takes longer than statementTimeout is ended, and
-// its request answered with 503: filters with hardly a common row can make the database
-// look at every row of a workspace.
+// PoolSettings returns the run-time parameters of Config.Pool's connections. Every list reads a few
+// rows in index order, so one generic plan is best for all values. The planner must never choose to
+// read and sort a whole workspace, whatever the statistics say. PostgreSQL cancels a statement that
+// takes longer than statementTimeout, and its request gets a 503: filters that share hardly any row
+// can make the database look at every row of a workspace.
 func PoolSettings() map[string]string {
 	return map[string]string{
 		"plan_cache_mode":                 "force_generic_plan",
@@ -190,11 +191,10 @@ func PoolSettings() map[string]string {
 	}
 }
 
-// milliseconds writes a time as a setting of PostgreSQL.
+// milliseconds formats a duration as a PostgreSQL setting.
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// statementTimeout is half of the default Timeout; the other half may pass before a
-// connection is free.
+// statementTimeout is half of the default Timeout. The other half is for waiting for a connection.
 const statementTimeout = defaultTimeout / 2
 
 const (
@@ -260,10 +260,11 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// newShares leaves a quarter of the connections to single rows and versions.
-func (c *Config) newShares(pool *pgxpool.Pool) *shares {
-	all := int(pool.Config().MaxConns)
-	pages := max(1, all-all/4)
+// newShares makes the shares of a pool. It leaves a quarter of the connections, at least one if
+// there are several, to single rows and versions.
+func (c *Config) newShares(pool pg.DB) *shares {
+	all := pg.Size(pool)
+	pages := max(1, all-max(1, all/4))
 	return newShares(pages, cmp.Or(c.Share, pages/3), c.Timeout/2)
 }
 

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -45,7 +44,7 @@ func newCopied(t *testing.T) *copied {
 	c := &copied{stand: newStandAt(t, primary.URL()), standby: primary.Replica()}
 	c.copy = readapi.Copy{Usable: func() bool { return true }, Alive: context.Background}
 	anyLag := func(context.Context, *pgx.Conn) (bool, error) { return true, nil }
-	c.pools(func(o pg.Options) (*pgxpool.Pool, error) {
+	c.pools(func(o pg.Options) (testkit.DB, error) {
 		o.Prepare = anyLag
 		return pg.Open(t.Context(), c.standby.URL(), o)
 	})
@@ -53,12 +52,12 @@ func newCopied(t *testing.T) *copied {
 }
 
 // pools opens those of the Copy.
-func (c *copied) pools(open func(pg.Options) (*pgxpool.Pool, error)) {
+func (c *copied) pools(open func(pg.Options) (testkit.DB, error)) {
 	c.t.Helper()
 	c.copy.Pool = testkit.Must(open(pg.Options{MaxConns: 8, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true}))(c.t)
-	c.t.Cleanup(c.copy.Pool.Close)
+	c.t.Cleanup(testkit.AsPool(c.copy.Pool).Close)
 	c.copy.WholeLists = testkit.Must(open(pg.Options{MaxConns: 6, Settings: readapi.WholeListPoolSettings(time.Minute), CancelStatements: true}))(c.t)
-	c.t.Cleanup(c.copy.WholeLists.Close)
+	c.t.Cleanup(testkit.AsPool(c.copy.WholeLists).Close)
 }
 
 // replayed waits until the standby has all that the primary has now.
@@ -242,7 +241,7 @@ func TestReadBeside(t *testing.T) {
 	}
 	beside := func(from *readapi.Reader, workspaceID string, atLeast int64) (visible int64, onCopy bool) {
 		t.Helper()
-		if err := from.Beside(t.Context(), workspaceID, atLeast, func(ctx context.Context, pool *pgxpool.Pool) error {
+		if err := from.Beside(t.Context(), workspaceID, atLeast, func(ctx context.Context, pool pg.DB) error {
 			return pool.QueryRow(ctx, `SELECT position, pg_is_in_recovery() FROM log_checkpoint WHERE workspace_id = $1 AND consumer = 'read_models'`, workspaceID).Scan(&visible, &onCopy)
 		}); err != nil {
 			t.Fatal(err)
@@ -271,7 +270,7 @@ func TestReadBeside(t *testing.T) {
 	check("what must not", seen, "acme", before+1, now, false)
 	check("a new workspace", seen, "new", 0, r.visible("new"), false)
 	failed := errors.New("no")
-	if err := seen.Beside(t.Context(), "acme", 0, func(context.Context, *pgxpool.Pool) error { return failed }); !errors.Is(err, failed) {
+	if err := seen.Beside(t.Context(), "acme", 0, func(context.Context, pg.DB) error { return failed }); !errors.Is(err, failed) {
 		t.Errorf("an error of the reading: %v", err)
 	}
 	r.standby.Resume()
@@ -326,7 +325,7 @@ func TestACopyThatFails(t *testing.T) {
 	from := testkit.Must(standby.New(standby.Config{URL: r.standby.URL(), Primary: r.pool, MaxLag: time.Second, Logger: r.config.Logger}))(t)
 	runs(t, from.Run)
 	r.copy.Usable, r.copy.Alive = from.Usable, from.Alive
-	r.pools(func(o pg.Options) (*pgxpool.Pool, error) { return from.Open(t.Context(), o) })
+	r.pools(func(o pg.Options) (testkit.DB, error) { return from.Open(t.Context(), o) })
 	r.append(objects("acme")...)
 	r.project("acme", 0)
 	key := r.key("acme", allPermissions()...)

@@ -61,10 +61,10 @@ func (s *statements) TraceBatchEnd(_ context.Context, _ *pgx.Conn, data pgx.Trac
 // counted lets an API read through a pool whose statements are counted.
 func (s *statements) counted(t *testing.T, c *readapi.Config) {
 	t.Helper()
-	cfg := c.Pool.Config()
+	cfg := testkit.AsPool(c.Pool).Config()
 	cfg.ConnConfig.Tracer = s
 	by(c, testkit.Must(pgxpool.NewWithConfig(t.Context(), cfg))(t))
-	t.Cleanup(c.Pool.Close)
+	t.Cleanup(testkit.AsPool(c.Pool).Close)
 }
 
 // TestStatementsOfARequest: the checks, limits included, cost no statement, and every

@@ -13,20 +13,18 @@ import (
 	"hash"
 	"sync"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
-// cursorSealer makes cursors of positions in lists. A cursor is a sealed position:
-// nobody can read or alter it, and it opens only with the associated data with which
-// it was sealed (docs/contract/decisions.md, "Responses").
+// cursorSealer turns positions in lists into cursors. A cursor is a sealed position: nobody can
+// read or alter it, and it opens only with the associated data that it was sealed with
+// (docs/contract/decisions.md, "Responses").
 //
-// The seal is a synthetic one: an HMAC over the associated data and the position is
-// both the proof and the initial counter of the cipher. So the same position with
-// the same associated data gives the same cursor on every instance, which a strong
-// ETag over a page needs.
+// The encryption is deterministic: an HMAC over the associated data and the position is both the
+// proof and the cipher's initial counter. So the same position with the same associated data gives
+// the same cursor on every instance, as the strong ETag of a page requires.
 type cursorSealer struct {
 	mac   *keyedHash
 	block cipher.Block
@@ -34,14 +32,14 @@ type cursorSealer struct {
 
 const (
 	proofSize = 16
-	// maxCursor bounds what is looked at; a cursor has at most 143 characters.
+	// maxCursor is the longest cursor that open decodes; a valid one has at most 143 characters.
 	maxCursor = 512
-	// cursorForm is the form of what a cursor holds. It is part of the names of the keys, so
-	// that a cursor of another form does not open.
+	// cursorForm is the version of a cursor's content. It is part of the names that the keys are
+	// derived from, so a cursor of another version does not open.
 	cursorForm = " 4"
 )
 
-// newCursorSealer makes the sealer of cursors under a key.
+// newCursorSealer makes a sealer that uses key.
 func newCursorSealer(key []byte) (*cursorSealer, error) {
 	block, err := aes.NewCipher(deriveKey(key, "cursor cipher"+cursorForm))
 	if err != nil {
@@ -73,7 +71,7 @@ func (s *cursorSealer) open(associated []byte, cursor string) ([]byte, bool) {
 		return nil, false
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	// The decoder skips line breaks, which would be an alteration.
+	// The decoder skips line breaks, but a cursor with line breaks was altered.
 	if err != nil || len(sealed) < proofSize || base64.RawURLEncoding.EncodedLen(len(sealed)) != len(cursor) {
 		return nil, false
 	}
@@ -83,44 +81,43 @@ func (s *cursorSealer) open(associated []byte, cursor string) ([]byte, bool) {
 	return position, hmac.Equal(proof[:], sealed[:proofSize])
 }
 
-// appendSized appends a string so that what follows it cannot be taken for part of
-// it.
+// appendSized appends a string after its length, so that nothing that follows can be taken for part
+// of it.
 func appendSized(b []byte, s string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s)))
 	return append(b, s...)
 }
 
-// appendMark appends what a cursor carries of the log, with which diverged notices
-// that the log is another one now.
+// appendMark appends a mark of the log, which shows later whether the log is still the same.
 func appendMark(b []byte, m eventlog.Mark) []byte {
 	b = binary.AppendUvarint(b, uint64(m.Position))
 	return append(b, m.Chain[:]...)
 }
 
-// cutMark reads what appendMark wrote and returns what follows it. The cursor's proof
-// guarantees that it is there.
+// cutMark reads a mark that appendMark wrote and returns the rest. The cursor's proof guarantees
+// that the mark is there.
 func cutMark(b []byte) (eventlog.Mark, []byte) {
 	position, n := binary.Uvarint(b)
 	size := n + len(eventlog.Mark{}.Chain)
 	return eventlog.NewMark(int64(position), b[n:size]), b[size:]
 }
 
-// diverged is the answer to a cursor of a log that the database no longer holds: an
-// older backup was restored, or a server without the last commits took over
-// (docs/contract/decisions.md, "Responses"). Again says what to read.
+// diverged returns the answer to a cursor whose log the database no longer holds: an older backup
+// was restored, or a server without the last commits took over (docs/contract/decisions.md,
+// "Responses"). again tells the caller what to read again.
 func diverged(again string) error {
 	return answer.WrongCursor(answer.CodeCursorReset, "was given for data that the service no longer holds: it went back to an "+
 		"earlier state (a backup was restored, or a standby without the last changes took over), and other entries may have taken the place of those "+
 		"that you have read; "+again)
 }
 
-// listPosition is where a list of rows continues. A row moves in the list when it
-// changes, so what was read is of the log up to the visible position at which the last
-// page was read. That position is the mark: if the log went back to before it, rows that
-// were changed afterwards are where the reader has already passed.
+// listPosition is where a list of rows continues. A row moves to a later place when it changes, so
+// what was read reflects the log up to the visible position of the last page. mark is that
+// position: if the log went back to before it, rows that change afterwards can appear at places
+// that the reader has already passed.
 type listPosition struct {
 	position int64
-	id       string // empty: before the first row of the position
+	id       string // empty: before the first row at position
 	mark     eventlog.Mark
 }
 
@@ -130,36 +127,35 @@ func (p listPosition) append(b []byte) []byte {
 	return append(b, p.id...)
 }
 
-// parseListPosition reads what append wrote, which the cursor's proof guarantees.
+// parseListPosition reads what append wrote. The cursor's proof guarantees that it is valid.
 func parseListPosition(b []byte) listPosition {
 	mark, b := cutMark(b)
 	position, n := binary.Uvarint(b)
 	return listPosition{position: int64(position), id: string(b[n:]), mark: mark}
 }
 
-// seen moves the mark to the visible position of a page that was read, unless the read
-// models are behind the reader.
+// seen moves the mark to the visible position of the page just read, unless the read models are
+// behind the reader.
 func (p *listPosition) seen(visible eventlog.Mark) {
 	if visible.Position > p.mark.Position {
 		p.mark = visible
 	}
 }
 
-// pass moves the position behind everything that is visible, rows that the reader may
-// not see included.
+// pass moves the position past everything visible, including rows that the reader may not see.
 func (p *listPosition) pass(visible int64) {
 	if visible >= p.position {
 		p.position, p.id = visible+1, ""
 	}
 }
 
-// historyPosition is where a reader of a credit's history is. It reads newest first,
-// in passes: each goes from the position that is visible when it begins down to where
-// the pass before began. The first pass has floor 0 and so reads everything.
+// historyPosition is a reader's place in a credit's history. The reader goes newest first, in
+// passes: each runs from the position that is visible when it begins down to where the previous
+// pass began. The first pass has floor 0, so it reads everything.
 type historyPosition struct {
-	floor int64 // rows up to here were read in earlier passes
-	top   int64 // rows up to here are of this pass; 0: it has not begun
-	below int64 // rows from here on up were read in this pass; 0: none
+	floor int64 // earlier passes read the rows up to here
+	top   int64 // this pass reads the rows up to here; 0: it has not begun
+	below int64 // this pass has read the rows from here on up; 0: none
 	chain [8]byte
 }
 
@@ -171,7 +167,7 @@ func (p historyPosition) append(b []byte) []byte {
 	return b
 }
 
-// mark is the highest position that was read, with its chain.
+// mark returns the highest position that was read, with its chain.
 func (p historyPosition) mark() eventlog.Mark {
 	return eventlog.Mark{Position: max(p.floor, p.top), Chain: p.chain}
 }
@@ -189,7 +185,7 @@ func (p *historyPosition) begin(visible eventlog.Mark) {
 // end ends a pass.
 func (p *historyPosition) end() { *p = historyPosition{floor: p.top, chain: p.chain} }
 
-// parseHistoryPosition reads what append wrote, which the cursor's proof guarantees.
+// parseHistoryPosition reads what append wrote. The cursor's proof guarantees that it is valid.
 func parseHistoryPosition(b []byte) historyPosition {
 	mark, b := cutMark(b)
 	p := historyPosition{chain: mark.Chain}
@@ -202,7 +198,7 @@ func parseHistoryPosition(b []byte) historyPosition {
 
 // SharedCursorKey returns the key for Config.CursorKey that all instances on a
 // database share. The first instance makes it.
-func SharedCursorKey(ctx context.Context, pool *pgxpool.Pool) ([]byte, error) {
+func SharedCursorKey(ctx context.Context, pool pg.DB) ([]byte, error) {
 	fresh := make([]byte, cursorKeySize)
 	if _, err := rand.Read(fresh); err != nil {
 		return nil, fmt.Errorf("make the key of cursors: %w", err)
@@ -220,15 +216,14 @@ func SharedCursorKey(ctx context.Context, pool *pgxpool.Pool) ([]byte, error) {
 	return key, nil
 }
 
-// WorkspaceCursorKey derives from Config.CursorKey the key under which the cursors of one
-// workspace are sealed. A database to which the workspace moves gets this key, so that
-// cursors go on there, and learns nothing with which those of other workspaces could be
-// made (docs/operations/moving.md).
+// WorkspaceCursorKey derives the key for one workspace's cursors from Config.CursorKey. A database
+// that the workspace moves to gets this key, so that cursors continue to work there. It cannot
+// forge cursors of other workspaces with it (docs/operations/moving.md).
 func WorkspaceCursorKey(key []byte, workspaceID string) []byte {
 	return deriveKey(key, "cursors of "+workspaceID)
 }
 
-// newWorkspaceSealer makes the sealer of a workspace's key, which has 32 bytes.
+// newWorkspaceSealer makes the sealer for a workspace's key of 32 bytes.
 func newWorkspaceSealer(key []byte) *cursorSealer {
 	s, err := newCursorSealer(key)
 	if err != nil {
@@ -240,8 +235,8 @@ func newWorkspaceSealer(key []byte) *cursorSealer {
 // maxWorkspaceSealers is how many sealers are kept, about 1 KiB each.
 const maxWorkspaceSealers = 10_000
 
-// workspaceSealers keeps the sealers of workspaces that are asked for, because preparing one
-// costs as much as sealing ten cursors. Its methods may be called by any number of goroutines.
+// workspaceSealers caches sealers by workspace, because making one costs as much as sealing ten
+// cursors. It is safe for concurrent use.
 type workspaceSealers struct {
 	key []byte
 
@@ -265,14 +260,14 @@ func (w *workspaceSealers) of(workspaceID string) *cursorSealer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.by) >= maxWorkspaceSealers {
-		clear(w.by) // those in use are made again
+		clear(w.by) // sealers in use are made again
 	}
 	w.by[workspaceID] = s
 	return s
 }
 
-// keyedHash is HMAC-SHA-256 under one key. Hashes are used again, because setting
-// one up with the key costs as much as hashing a short text.
+// keyedHash is HMAC-SHA-256 under one key. It reuses hashes, because setting one up with the key
+// costs as much as hashing a short text.
 type keyedHash struct {
 	key  []byte
 	idle sync.Pool // of hash.Hash
@@ -296,7 +291,7 @@ func (k *keyedHash) sum(parts ...[]byte) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// deriveKey makes a key for one purpose from Config.CursorKey.
+// deriveKey derives a key for one purpose from another key.
 func deriveKey(key []byte, purpose string) []byte {
 	sum := newKeyedHash(key).sum([]byte("ledgerfeed " + purpose))
 	return sum[:]

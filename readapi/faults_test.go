@@ -100,7 +100,7 @@ func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(c *readapi.Config) {
 		by(c, testkit.Must(pgxpool.New(t.Context(), "postgres://x@127.0.0.1:1/x?connect_timeout=1"))(t))
-		t.Cleanup(c.Pool.Close)
+		t.Cleanup(testkit.AsPool(c.Pool).Close)
 	})
 	s.workspace("acme")
 	key := s.key("acme", allPermissions()...)

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -40,7 +39,7 @@ func (s *stand) instances(t *testing.T) []*httptest.Server {
 
 func (s *stand) instance(t *testing.T, clock func() time.Time) *httptest.Server {
 	t.Helper()
-	open := func(o pg.Options) *pgxpool.Pool {
+	open := func(o pg.Options) testkit.DB {
 		pool := testkit.Must(pg.Open(t.Context(), s.url, o))(t)
 		t.Cleanup(pool.Close)
 		return pool

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -95,7 +94,7 @@ func brokenAPIs() map[string]func(*testing.T, *stand, *readapi.Config) {
 }
 
 // poolWith is a pool to the stand's database with other settings.
-func (s *stand) poolWith(t testing.TB, settings map[string]string) *pgxpool.Pool {
+func (s *stand) poolWith(t testing.TB, settings map[string]string) testkit.DB {
 	t.Helper()
 	pool := testkit.Must(pg.Open(t.Context(), s.url, pg.Options{MaxConns: 4, Settings: settings}))(t)
 	t.Cleanup(pool.Close)

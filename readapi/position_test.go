@@ -263,10 +263,10 @@ func TestAWholeListThatIsBehindIsNotRead(t *testing.T) {
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	key := s.key("acme", allPermissions()...)
-	before := s.config.WholeLists.Pool.Stat().AcquireCount()
+	before := testkit.AsPool(s.config.WholeLists.Pool).Stat().AcquireCount()
 	list := s.begin(http.MethodGet, "/v1/contractors", key, "Accept", ndjson, "Log-Position-At-Least", strconv.FormatInt(s.visible("acme")+1, 10))
 	s.waiting(0, 1)
-	if n := s.config.WholeLists.Pool.Stat().AcquireCount() - before; n != 0 {
+	if n := testkit.AsPool(s.config.WholeLists.Pool).Stat().AcquireCount() - before; n != 0 {
 		t.Errorf("%d statements of whole lists have run", n)
 	}
 	s.append(objects("acme")[0])

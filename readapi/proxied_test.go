@@ -130,7 +130,7 @@ func apart() map[string][]string {
 			"TestAWholeListIsItsPages", "TestAWholeListGoesOn", "TestAWholeListHasNoLimit", "TestAcceptChoosesTheForm", "TestCursorsAndKeys",
 		},
 		"judges no answers, or asks none": {
-			"TestTheCostOfAWholeList", "TestAWholeListTakesLittleMemory", "TestConditionsOfWholeLists",
+			"TestTheCostOfAWholeList", "TestAListWithoutAConnectionIsRefused", "TestAWholeListTakesLittleMemory", "TestConditionsOfWholeLists",
 			"TestATableThatHasToBeWaitedFor", "TestAReaderAnswersAsTheAPI", "TestAReaderTellsWhatWasRemoved", "TestAReaderGivesUp", "TestEndpointsAreAllThereAre", "TestRootLeadsToTheReference", "TestEveryProtectedFieldHasACanary", "TestFollowersWhileRowsChange",
 			"TestHiddenValuesChangeNothing", "TestCachedAnswersAreBounded", "TestCachedAnswersAreNeverOld", "TestTheDescriptionLeavesRoom",
 			"TestNothingLeaks", "TestPlans", "TestRowsAreNeverOld", "TestRowsThatAreReadTogether", "TestSince",

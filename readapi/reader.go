@@ -12,23 +12,21 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// Reader reads for a program that has found out by itself who asks, such as the console:
-// it answers what GET on a path answers a key with some permissions, through the same
-// checks and handlers. Its requests are not limited, counted or recorded. It is safe for
-// concurrent use.
+// Reader reads for a program that authenticates its users itself, such as the console. It answers
+// as the API would answer a GET with the same permissions, through the same checks and handlers.
+// Its requests are not limited, counted or recorded. It is safe for concurrent use.
 type Reader struct{ api *API }
 
-// NewReader makes a Reader of the API that New would make of cfg. Of cfg, Keys, Limiter,
-// Requests, Metrics and Tracer are not used. Config.Timeout bounds each read, and answers
-// are not cached.
+// NewReader makes a Reader from the Config that New takes. It does not use Keys, Limiter, Requests,
+// Metrics and Tracer. Config.Timeout bounds each read, and answers are not cached.
 func NewReader(cfg Config) (*Reader, error) {
 	cfg.Keys, cfg.Limiter = askers{}, noLimit{}
 	cfg.Requests, cfg.Metrics, cfg.Tracer = nil, nil, nil
@@ -43,7 +41,7 @@ func NewReader(cfg Config) (*Reader, error) {
 	return &Reader{api}, nil
 }
 
-// Ask is who asks for what.
+// Ask is a request to a Reader.
 type Ask struct {
 	WorkspaceID string
 	Permissions access.Permissions
@@ -53,15 +51,15 @@ type Ask struct {
 // Read is the answer to an Ask.
 type Read struct {
 	Status int
-	Body   []byte // JSON; a problem document where Status says so
+	Body   []byte // JSON; a problem document if Status is an error
 
-	// Removed is what stands in the list with include=removed for a row that Status says
-	// is not there; nil: nothing does.
+	// Removed is the row that stands in the list with include=removed if Status is 404; nil: there
+	// is none.
 	Removed []byte
 }
 
-// Get answers an Ask. A Status of 503 says that the answer could not be read in time. The
-// error is about a Path that is no address, or a removed row that could not be read.
+// Get answers an Ask. A Status of 503 means that the answer could not be read in time. Get returns
+// an error if Path is not a valid address, or if a removed row could not be read.
 func (r *Reader) Get(ctx context.Context, ask Ask) (*Read, error) {
 	key := &access.Key{WorkspaceID: ask.WorkspaceID, Permissions: ask.Permissions}
 	request, err := http.NewRequestWithContext(context.WithValue(ctx, askerKey{}, key), http.MethodGet, ask.Path, http.NoBody)
@@ -78,11 +76,10 @@ func (r *Reader) Get(ctx context.Context, ask Ask) (*Read, error) {
 	return read, err
 }
 
-// File answers an Ask for a list of rows with all of it, as CSV and as a file of a name
-// that a browser keeps. No text in it is one that a spreadsheet takes for a formula.
-// Another status than 200 says that nothing was written: 429 that the workspace reads as
-// many files as it may, 503 that the list cannot be read now. A file that cannot be
-// finished is broken off with http.ErrAbortHandler.
+// File answers an Ask for a list with all its rows, as a CSV file that a browser saves under name.
+// A spreadsheet takes none of its texts for a formula. If status is not 200, nothing was written:
+// 429 means that the workspace already reads as many files as it may, 503 that the list cannot be
+// read now. If the file cannot be finished, File panics with http.ErrAbortHandler.
 func (r *Reader) File(ctx context.Context, ask Ask, name string, w http.ResponseWriter) (status int, err error) {
 	if r.api.cfg.WholeLists.Pool == nil {
 		return 0, errNoFiles
@@ -100,10 +97,10 @@ func (r *Reader) File(ctx context.Context, ask Ask, name string, w http.Response
 	return file.status, nil
 }
 
-// Beside reads something of a workspace that the API has no answer for, from where the API
-// would read: from the Copy if it shows the log at least up to a position, or else from
-// Config.Pool. read may be called twice.
-func (r *Reader) Beside(ctx context.Context, workspaceID string, atLeast int64, read func(context.Context, *pgxpool.Pool) error) error {
+// Beside reads data of a workspace that no endpoint shows, from the database that the API would
+// use: the Copy if it shows the log up to position atLeast, otherwise Config.Pool. read may be
+// called twice.
+func (r *Reader) Beside(ctx context.Context, workspaceID string, atLeast int64, read func(context.Context, pg.DB) error) error {
 	if s := r.api.copy; s != nil && s.copy.Usable() {
 		err := besideFromCopy(ctx, s, workspaceID, atLeast, read)
 		if err == nil || ctx.Err() != nil {
@@ -113,11 +110,11 @@ func (r *Reader) Beside(ctx context.Context, workspaceID string, atLeast int64, 
 	return read(ctx, r.api.source.pool)
 }
 
-// besideFromCopy reads from the Copy until it is lost, if it shows enough.
-func besideFromCopy(ctx context.Context, s *source, workspaceID string, atLeast int64, read func(context.Context, *pgxpool.Pool) error) error {
+// besideFromCopy reads from the Copy, if it shows enough, until the Copy is lost.
+func besideFromCopy(ctx context.Context, s *source, workspaceID string, atLeast int64, read func(context.Context, pg.DB) error) error {
 	of, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if end, ok := ctx.Deadline(); ok { // some time is left to read elsewhere
+	if end, ok := ctx.Deadline(); ok { // leave time to read from Config.Pool
 		of, cancel = context.WithTimeout(of, time.Until(end)/2)
 		defer cancel()
 	}
@@ -135,7 +132,7 @@ func besideFromCopy(ctx context.Context, s *source, workspaceID string, atLeast 
 
 var errNoFiles = errors.New("readapi: files need Config.WholeLists")
 
-// fileWriter passes a file on, without the headers of the API, and no other answer.
+// fileWriter forwards a file without the API's headers, and drops all other answers.
 type fileWriter struct {
 	to     http.ResponseWriter
 	header http.Header
@@ -144,7 +141,7 @@ type fileWriter struct {
 
 func (w *fileWriter) Header() http.Header { return w.header }
 
-// Unwrap lets the file's deadlines be set.
+// Unwrap lets http.ResponseController set deadlines.
 func (w *fileWriter) Unwrap() http.ResponseWriter { return w.to }
 
 func (w *fileWriter) WriteHeader(status int) {
@@ -170,8 +167,8 @@ func (w *fileWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// removedRow returns what stands in the list with include=removed for the row of a path;
-// nil: nothing does.
+// removedRow returns what the list with include=removed shows for the row that a path names; nil:
+// nothing.
 func (a *API) removedRow(ctx context.Context, ask Ask) ([]byte, error) {
 	resource, id := rowOfPath(ask.Path)
 	if resource == nil {
@@ -196,7 +193,7 @@ func (a *API) removedRow(ctx context.Context, ask Ask) ([]byte, error) {
 	return row.Bytes(), nil
 }
 
-// rowOfPath is what a path names by its id; nil: no row.
+// rowOfPath returns the resource and id of the row that a path names; nil: it names no row.
 func rowOfPath(path string) (resource *route.Resource, id string) {
 	for _, r := range route.Table() {
 		prefix, _, _ := strings.Cut(r.Path, "{id}")
@@ -207,19 +204,19 @@ func rowOfPath(path string) (resource *route.Resource, id string) {
 	return nil, ""
 }
 
-// attachmentKey finds the name of the file in a context that Reader.File made.
+// attachmentKey is the context key of the file name that Reader.File sets.
 type attachmentKey struct{}
 
-// attachment is the name of the file as which the answer is kept; empty: none.
+// attachment returns the file name that the answer is saved under; empty: it is not a file.
 func attachment(ctx context.Context) string {
 	name, _ := ctx.Value(attachmentKey{}).(string)
 	return name
 }
 
-// askerKey finds the key of an Ask in a context.
+// askerKey is the context key of an Ask's access key.
 type askerKey struct{}
 
-// askers finds the key that Reader.Get has put into the context.
+// askers is an Authenticator that returns the key that Reader has put into the context.
 type askers struct{}
 
 func (askers) Authenticate(ctx context.Context, _ string) (*access.Key, error) {
@@ -240,7 +237,7 @@ func (noLimit) Left(*access.Key) access.Allowance    { return access.Allowance{O
 func (noLimit) Refuse(netip.Addr) access.Allowance   { return access.Allowance{OK: true} }
 func (noLimit) Refusals(netip.Addr) access.Allowance { return access.Allowance{OK: true} }
 
-// readWriter keeps what is written.
+// readWriter keeps an answer in memory.
 type readWriter struct {
 	header http.Header
 	status int
@@ -251,7 +248,7 @@ func (w *readWriter) Header() http.Header         { return w.header }
 func (w *readWriter) WriteHeader(status int)      { w.status = status }
 func (w *readWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
 
-// warnings leaves out lines below the level of a warning.
+// warnings drops log lines below the level of a warning.
 type warnings struct{ slog.Handler }
 
 func (h warnings) Enabled(ctx context.Context, level slog.Level) bool {

@@ -10,16 +10,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
 // rowQuery asks for one row by its id.
 type rowQuery struct {
-	statement       string // of rowStatement
+	statement       string // from rowStatement
 	workspaceID, id string
 
 	body    *bytes.Buffer // the row; empty if there is none
@@ -32,10 +32,10 @@ var (
 	errRowPanic = errors.New("panic while reading a row")
 )
 
-// newRowReader reads single rows of one table. Each row of a batch is still read by a
-// statement of its own; they share the round trip. Each table has a reader of its own,
-// so that one that is locked delays no requests for another.
-func newRowReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*rowQuery] {
+// newRowReader makes a coalescer that reads single rows of one table. Each row of a batch has its
+// own statement; they share the round trip. Each table has its own reader, so that a locked table
+// does not delay requests for another.
+func newRowReader(pool pg.DB, timeout time.Duration) *batch.Coalescer[*rowQuery] {
 	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*rowQuery) {
 		if len(queries) > 1 {
 			err := readTogether(ctx, pool, queries)
@@ -49,7 +49,7 @@ func newRowReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*r
 				return
 			}
 		}
-		// One by one: there is only one, or the error of one ended the whole batch.
+		// One by one: there is only one query, or the error of one ended the whole batch.
 		for _, q := range queries {
 			rows, err := pool.Query(ctx, q.statement, q.workspaceID, q.id)
 			if err == nil {
@@ -60,13 +60,13 @@ func newRowReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*r
 	})
 }
 
-// triedAlone reports whether, after an error of a batch, each of it is tried alone.
+// triedAlone reports whether each query of a batch that failed with err is tried again alone.
 func triedAlone(ctx context.Context, err error) bool {
 	_, unreachable := errors.AsType[*pgconn.ConnectError](err)
 	return ctx.Err() == nil && !unreachable
 }
 
-func readTogether(ctx context.Context, pool *pgxpool.Pool, queries []*rowQuery) (err error) {
+func readTogether(ctx context.Context, pool pg.DB, queries []*rowQuery) (err error) {
 	var statements pgx.Batch
 	for _, q := range queries {
 		statements.Queue(q.statement, q.workspaceID, q.id)
@@ -85,8 +85,8 @@ func readTogether(ctx context.Context, pool *pgxpool.Pool, queries []*rowQuery) 
 	return nil
 }
 
-// read reads the result. A panic becomes the error of this query, so that it does not
-// end the batch of the others.
+// read reads the result. A panic becomes this query's error, so that it does not end the other
+// queries of the batch.
 func (q *rowQuery) read(rows pgx.Rows) (err error) {
 	defer rows.Close()
 	defer func() {
@@ -109,14 +109,14 @@ func (q *rowQuery) read(rows pgx.Rows) (err error) {
 // answerRow answers with one row of a read table.
 func answerRow(q *request) error {
 	resource := q.endpoint.Resource
-	if !domain.IsID(q.pathID) { // cannot exist, and may be no text for the database
+	if !domain.IsID(q.pathID) { // cannot exist, and may not be valid text for the database
 		return answer.UnknownID(resource.Label())
 	}
 	query := &rowQuery{
 		statement: q.endpoint.statement(statementKey{visible: q.visible}), workspaceID: q.key.WorkspaceID, id: q.pathID,
 		body: q.api.answers.Buffer(), err: errNoResult,
 	}
-	if err := q.from.rows[resource.Table].Do(q, query); err != nil { // the buffer is still in use
+	if err := q.from.rows[resource.Table].Do(q, query); err != nil { // the batch may still use the buffer
 		return q.readError(err)
 	}
 	defer q.api.answers.Release(query.body)

@@ -39,7 +39,7 @@ func TestAWorkspaceHasItsShareOfTheConnections(t *testing.T) {
 	s := newStand(t, func(c *readapi.Config) {
 		settings := readapi.PoolSettings()
 		settings["statement_timeout"] = "0"
-		pool := testkit.Must(pg.Open(t.Context(), c.Pool.Config().ConnString(), pg.Options{MaxConns: 8, Settings: settings}))(t)
+		pool := testkit.Must(pg.Open(t.Context(), testkit.AsPool(c.Pool).Config().ConnString(), pg.Options{MaxConns: 8, Settings: settings}))(t)
 		t.Cleanup(pool.Close)
 		by(c, pool)
 		c.Timeout = time.Hour

@@ -8,21 +8,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// sharedReads lets requests that have waited share what they read: a thousand followers
-// of one list, which all stand at its end, cost one statement when something happens.
-// Only requests with the same address and the same permissions share.
+// sharedReads lets requests that have waited share a read: a thousand followers at the end of one
+// list cost one statement when something happens. Only requests with the same address and the same
+// permissions share.
 type sharedReads struct {
 	mu    sync.Mutex
-	reads map[sharedKey]*sharedRead // under way, which others may still join
+	reads map[sharedKey]*sharedRead // in flight; others may still join
 }
 
-// sharedKey is everything that what is read depends on except the version.
+// sharedKey is everything that the result of a read depends on except the version.
 type sharedKey struct {
 	workspaceID string
 	permissions access.Permissions
@@ -33,22 +32,22 @@ func sharedKeyOf(q *request) sharedKey {
 	return sharedKey{q.key.WorkspaceID, q.key.Permissions, q.http.URL.EscapedPath(), q.http.URL.RawQuery}
 }
 
-// sharedRead is one read that is under way.
+// sharedRead is one read in flight.
 type sharedRead struct {
-	done    chan struct{} // closed when what follows is known
+	done    chan struct{} // closed when the result is known
 	joined  int           // requests that share it; guarded by sharedReads.mu until it has ended
-	found   bool          // what was read, as it was given to answerWith
+	found   bool          // there is a result: body and version are what answerWith got
 	body    []byte
 	version version
 	rows    int
 	index   int64 // answer.Writer.EventIndex
 	lacks   bool  // outcome.lacks
 	newer   bool
-	err     error // why nothing was; nil without found: it must be tried again
+	err     error // why there is no result; nil without found: try again
 }
 
-// postponed is nil for an error that passes: it does not end a wait, which at its end is
-// answered with the page that was read before it.
+// postponed returns nil for a temporary error, which does not end a wait. When the wait ends, the
+// answer is the page that was read before it.
 func postponed(err error) error {
 	if errors.Is(err, errBehind) || problemOf(err).Status == http.StatusServiceUnavailable {
 		return nil
@@ -58,8 +57,8 @@ func postponed(err error) error {
 
 func newSharedReads() *sharedReads { return &sharedReads{reads: map[sharedKey]*sharedRead{}} }
 
-// read reads for a request that has waited until the visible position was moved, and
-// answers it or leaves it with an empty page.
+// read reads for a request that has waited for a change, or joins another request's read. It
+// answers the request or leaves it with an empty page. moved is the new visible position.
 func (s *sharedReads) read(q *request, moved int64) error {
 	key := sharedKeyOf(q)
 	for {
@@ -75,23 +74,23 @@ func (s *sharedReads) read(q *request, moved int64) error {
 		switch {
 		case read.err != nil:
 			return postponed(read.err)
-		// A tree may be behind what was moved, however often it is read.
+		// A tree may lag behind moved, however often it is read.
 		case read.found && (read.version.position >= moved || q.endpoint.OfTree()) && q.wait.accepts(read.version):
 			q.wait.empty, q.wait.newer, q.rows, q.out.EventIndex, q.lacks = nil, read.newer, read.rows, read.index, read.lacks
 			return q.answerWith(read.body, read.version)
 		}
-		// It had begun before the move, or what this request has seen or demands, or the
-		// request that read has gone.
+		// The read had begun before the move, or is older than what this request has seen or
+		// demands, or its request has gone.
 	}
 }
 
-// accepts reports whether what another request has read is enough for one that waits: it
-// has reached what the request demands, and is no older than its page without rows.
+// accepts reports whether another request's read is enough for this one: it has reached what the
+// request demands, and is no older than its empty page.
 func (w *waiter) accepts(v version) bool {
 	return w.reached(v) == nil && v.position >= w.empty.version.position
 }
 
-// join joins a read that is under way, or begins one.
+// join joins a read in flight, or begins one.
 func (s *sharedReads) join(key sharedKey) (read *sharedRead, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +103,7 @@ func (s *sharedReads) join(key sharedKey) (read *sharedRead, first bool) {
 	return read, true
 }
 
-// lead reads for all that join.
+// lead reads for this request and all that join.
 func (s *sharedReads) lead(q *request, key sharedKey, read *sharedRead, moved int64) error {
 	q.wait.shared = read
 	defer func() {
@@ -117,14 +116,15 @@ func (s *sharedReads) lead(q *request, key sharedKey, read *sharedRead, moved in
 	if err == nil {
 		return nil
 	}
-	if q.Err() == nil { // else it is the caller of this request who has gone
+	if q.Err() == nil { // otherwise only this request's caller has gone
 		s.end(key, read, func() { read.err = err })
 	}
 	q.wait.empty = empty
 	return postponed(err)
 }
 
-// end says what was read to all that have joined, the first time that it is called.
+// end stores the result with set and releases all requests that have joined. Only the first call
+// has an effect. A nil set stores nothing.
 func (s *sharedReads) end(key sharedKey, read *sharedRead, set func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *sharedReads) end(key sharedKey, read *sharedRead, set func()) {
 	close(read.done)
 }
 
-// share gives what was read to those that have joined.
+// share gives an answer to the requests that have joined.
 func (s *sharedReads) share(q *request, body []byte, v version) {
 	read := q.wait.shared
 	if read == nil {
@@ -152,19 +152,18 @@ func (s *sharedReads) share(q *request, body []byte, v version) {
 	})
 }
 
-// newCoalescer lets requests that query the database at the same time share a batch,
-// so that however many requests come, they use a few connections. Each request gets
-// a result that is no older than itself.
+// newCoalescer makes a coalescer, with which requests that query the database at the same time
+// share a batch, so that any number of requests uses a few connections. Each request gets a result
+// that is no older than the request.
 //
-// With one batch at a time the database would be idle while answers are written; more
-// batches than processors, or than half of the connections, would only make each
-// smaller. They are detached so that a request whose caller goes, or whose time is
-// over, does not wait for the others of its batch.
-func newCoalescer[Q any](pool *pgxpool.Pool, timeout time.Duration, run func(ctx context.Context, queries []*Q)) *batch.Coalescer[*Q] {
+// With one batch at a time the database would be idle while answers are written. More batches than
+// processors, or than half of the connections, would only make each smaller. Batches are detached,
+// so that a request that times out or whose caller goes does not wait for the others of its batch.
+func newCoalescer[Q any](pool pg.DB, timeout time.Duration, run func(ctx context.Context, queries []*Q)) *batch.Coalescer[*Q] {
 	return batch.New(batch.Config[*Q]{
 		Run:        run,
 		Timeout:    timeout,
-		Concurrent: max(2, min(runtime.GOMAXPROCS(0), int(pool.Config().MaxConns)/2)),
+		Concurrent: max(2, min(runtime.GOMAXPROCS(0), pg.Size(pool)/2)),
 		Detached:   true,
 	})
 }

@@ -92,7 +92,7 @@ func TestAWholeListOverHTTP2WaitsForTheDatabase(t *testing.T) {
 	tx := testkit.Must(s.pool.Begin(t.Context()))(t)
 	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE contractor IN ACCESS EXCLUSIVE MODE`))(t)
 	list := s.begin(http.MethodGet, "/v1/contractors", key, "Accept", ndjson)
-	s.until(func() bool { return s.config.WholeLists.Pool.Stat().AcquiredConns() == 1 })
+	s.until(func() bool { return testkit.AsPool(s.config.WholeLists.Pool).Stat().AcquiredConns() == 1 })
 	pass()
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
@@ -18,22 +17,22 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// Copy is another place that answers may be read from first, such as standbys of the database.
-// It shows what Config.Pool shows, perhaps a moment later.
+// Copy is another place that answers are read from first, such as standbys of the database. It
+// shows what Config.Pool shows, perhaps a moment later.
 type Copy struct {
-	Pool       *pgxpool.Pool // as Config.Pool; fails instead of showing what is older than may be
-	WholeLists *pgxpool.Pool // as WholeLists.Pool; nil: whole lists are not read from it
+	Pool       pg.DB // like Config.Pool; fails rather than show data that is too old
+	WholeLists pg.DB // like WholeLists.Pool; nil: whole lists are not read from it
 
-	Usable func() bool            // reports whether it may be read from now
-	Alive  func() context.Context // ends when what is being read there should be read elsewhere
+	Usable func() bool            // reports whether it may be read now
+	Alive  func() context.Context // its context ends when reads from the Copy must go elsewhere
 }
 
-// source is where answers are read: Config.Pool or the Copy. Each has connections and queues
-// of its own, so that one that is slow delays nothing that is read from the other.
+// source is where answers are read from: Config.Pool or the Copy. Each has its own connections and
+// queues, so that a slow one does not delay reads from the other.
 type source struct {
-	copy     *Copy // nil: it is Config.Pool, which has the last word
-	pool     *pgxpool.Pool
-	lists    *pgxpool.Pool // nil: it reads no whole lists
+	copy     *Copy // nil: it is Config.Pool, which is authoritative
+	pool     pg.DB
+	lists    pg.DB // nil: it reads no whole lists
 	feed     *eventlog.Feed
 	indexes  *knownIndexes
 	versions *batch.Coalescer[*versionQuery]
@@ -42,7 +41,7 @@ type source struct {
 	shares   *shares
 }
 
-func newSource(cfg *Config, pool, lists *pgxpool.Pool, feed *eventlog.Feed, timeout time.Duration) *source {
+func newSource(cfg *Config, pool, lists pg.DB, feed *eventlog.Feed, timeout time.Duration) *source {
 	s := &source{
 		pool: pool, lists: lists, feed: feed, indexes: newKnownIndexes(), versions: newVersionReader(pool, timeout), trees: newTreesReader(pool, timeout),
 		rows: map[string]*batch.Coalescer[*rowQuery]{}, shares: cfg.newShares(pool),
@@ -55,7 +54,7 @@ func newSource(cfg *Config, pool, lists *pgxpool.Pool, feed *eventlog.Feed, time
 	return s
 }
 
-// newCopy makes the source of the Copy; nil: there is none.
+// newCopy makes the source of Config.Copy; nil: there is none.
 func newCopy(cfg *Config) *source {
 	c := cfg.Copy
 	if c == nil {
@@ -66,10 +65,10 @@ func newCopy(cfg *Config) *source {
 	return s
 }
 
-// copyTimeout is how long the Copy may take, so that there is time left to read elsewhere.
+// copyTimeout returns how long the Copy may take. The rest of Config.Timeout is for Config.Pool.
 func copyTimeout(cfg *Config) time.Duration { return cfg.Timeout / 2 }
 
-// untilLost calls cancel if the source is the Copy and is lost, until stay is called.
+// untilLost calls cancel if the source is the Copy and the Copy is lost before stay is called.
 func (s *source) untilLost(cancel func()) (stay func() bool) {
 	if s.copy == nil {
 		return func() bool { return true }
@@ -78,23 +77,21 @@ func (s *source) untilLost(cancel func()) (stay func() bool) {
 }
 
 var (
-	// errPassedOver says that the Copy does not show yet what the request must not be answered
-	// without.
+	// errPassedOver says that the Copy does not show yet what the answer must have.
 	errPassedOver = errors.New("the copy is behind what was given before")
-	// errCopyLost ends what is being read from the Copy when that is lost or takes too long.
+	// errCopyLost ends a read from the Copy when the Copy is lost or takes too long.
 	errCopyLost = errors.New("the copy was lost while it was read from, or took too long")
 )
 
-// Why a request went on to Config.Pool, as labels.
+// Label values: why a request went on to Config.Pool.
 const (
-	passedBehind  = "behind"   // the Copy did not show what the request demands
+	passedBehind  = "behind"   // the Copy did not show what the request needs
 	passedFailed  = "failed"   // it was lost, was too far behind, or ended the statement
-	passedNoProof = "no_proof" // it said that something does not exist, which Config.Pool is asked
+	passedNoProof = "no_proof" // it said that something does not exist, which only Config.Pool can confirm
 )
 
-// needs finds out what the answer must not be older than: what its cursor was given for,
-// what the caller has by If-None-Match, what it demands with Log-Position-At-Least, and the
-// position that it has waited for.
+// needs sets q.floor, the version that the answer must not be older than. It depends on the cursor,
+// If-None-Match, Log-Position-At-Least and the position that the request has waited for.
 func needs(q *request) error {
 	q.floor = version{position: max(q.wait.atLeast, q.moved)}
 	if q.endpoint.cursor >= 0 && q.params.has(q.endpoint.cursor) {
@@ -103,8 +100,8 @@ func needs(q *request) error {
 	if !strings.Contains(q.out.IfNoneMatch(), `"`) {
 		return nil
 	}
-	// A tag does not tell its version, so it may be as new as what the database has now. The
-	// Copy was not chosen yet: this asks Config.Pool.
+	// A tag does not reveal its version, so it may be as new as the database is now. The Copy is
+	// not chosen yet, so this asks Config.Pool.
 	v, err := rowsVersion(q)
 	if err == nil {
 		q.floor.raise(v)
@@ -112,12 +109,12 @@ func needs(q *request) error {
 	return err
 }
 
-// cursorPosition is the position that the request's cursor was given at.
+// cursorPosition returns the position at which the request's cursor was given.
 func cursorPosition(q *request) int64 {
 	switch sealed := q.position(); q.endpoint.Kind {
 	case route.Rows:
 		at := parseListPosition(sealed)
-		return max(at.mark.Position, at.position-1) // a list at its end goes on behind what was visible
+		return max(at.mark.Position, at.position-1) // at the end of a list, position is one after what was visible
 	case route.Credit:
 		return parseHistoryPosition(sealed).mark().Position
 	default:
@@ -126,8 +123,8 @@ func cursorPosition(q *request) int64 {
 	}
 }
 
-// reached compares what was read with what the answer must not be older than. It is
-// called with the version row of each statement, before anything is answered.
+// reached returns an error if v is older than the answer may be. It is called with the version row
+// of each statement, before anything is answered.
 func reached(q *request, v version) error {
 	if q.from.copy != nil && v.olderThan(q.floor) {
 		return errPassedOver
@@ -135,12 +132,13 @@ func reached(q *request, v version) error {
 	return q.wait.reached(v)
 }
 
-// readFrom reads from the Copy, or where it cannot be read from, or does not show what the
-// answer needs, from Config.Pool. Do may be called twice, and begins an answer only when it has
-// what it needs.
+// readFrom reads from the Copy. If that cannot be used or does not show what the answer needs, it
+// reads from Config.Pool. do may be called twice, so it must have everything it needs before it
+// begins an answer.
 func readFrom(q *request, do func(*request) error) error {
 	q.from = q.api.source
-	// Trees are behind what is visible; and a tile must be there once a checkpoint was.
+	// Trees are not read from the Copy: they lag behind the visible position, and a tile must be
+	// there once its checkpoint was.
 	if s := q.api.copy; s != nil && q.endpoint.HasPosition() && !q.endpoint.OfTree() && s.copy.Usable() && (q.form == answer.JSON || s.lists != nil) {
 		if err := needs(q); err != nil {
 			return err
@@ -160,13 +158,13 @@ func readFrom(q *request, do func(*request) error) error {
 	return do(q)
 }
 
-// readMoved reads for a request that has waited until the visible position was moved.
+// readMoved reads for a request that has waited for a change. moved is the new visible position.
 func readMoved(q *request, moved int64) error {
 	q.moved = moved
 	return readFrom(q, q.endpoint.answer)
 }
 
-// readFromCopy reads from the Copy, until it is lost.
+// readFromCopy reads from the Copy, and stops if the Copy is lost.
 func readFromCopy(q *request, do func(*request) error) error {
 	limited, end := context.WithTimeoutCause(q.Context, copyTimeout(&q.api.cfg), errCopyLost)
 	defer end()
@@ -187,7 +185,7 @@ func readFromCopy(q *request, do func(*request) error) error {
 	return err
 }
 
-// passedOver reports why the request goes on to Config.Pool, if it does.
+// passedOver returns why the request goes on to Config.Pool, as a label; empty: it does not.
 func passedOver(q *request, err error) string {
 	problem, answered := errors.AsType[*answer.Error](err)
 	switch {
@@ -196,19 +194,19 @@ func passedOver(q *request, err error) string {
 	case errors.Is(err, errPassedOver):
 		return passedBehind
 	case errors.Is(err, errCopyLost):
-		return passedFailed // also where its end is that its statement was cancelled
+		return passedFailed // even if the error is that of a cancelled statement
 	case answered && problem.Status == http.StatusServiceUnavailable, pg.Canceled(err) && !inTheWay(err):
-		return "" // there is too much to do, or the answer takes too long: there, as well
+		return "" // there is too much load, or the answer takes too long: Config.Pool would not help
 	case answered && (problem.Status == http.StatusNotFound || problem.Status == http.StatusBadRequest):
-		return passedNoProof // of a row, or of what a cursor goes on from
+		return passedNoProof // there is no such row, or the cursor does not fit the log
 	case answered && problem.Status < http.StatusInternalServerError:
 		return ""
 	}
 	return passedFailed
 }
 
-// inTheWay reports whether a standby ended a statement because it was in the way of what the
-// standby must replay.
+// inTheWay reports whether a standby cancelled a statement because it conflicted with changes that
+// the standby must replay.
 func inTheWay(err error) bool {
 	of, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && strings.Contains(of.Message, "conflict with recovery")

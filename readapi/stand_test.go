@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
@@ -37,7 +35,7 @@ const (
 type stand struct {
 	t         testing.TB
 	url       string
-	pool      *pgxpool.Pool
+	pool      testkit.DB
 	log       *eventlog.Log
 	store     *access.Store
 	format    access.Format
@@ -146,7 +144,7 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 }
 
 // by has an API read by one pool alone.
-func by(c *readapi.Config, pool *pgxpool.Pool) {
+func by(c *readapi.Config, pool testkit.DB) {
 	c.Pool, c.Feed = pool, eventlog.NewFeed(pool)
 }
 

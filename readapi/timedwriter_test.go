@@ -148,7 +148,7 @@ func TestTimesOfAWholeList(t *testing.T) {
 	if brokenOff := <-s.answerTo(w, "/v1/contractors", key, ndjson); !brokenOff || writes != 2 {
 		t.Errorf("a caller takes nothing: broken off: %v, after %d writes", brokenOff, writes)
 	}
-	s.until(func() bool { return s.config.WholeLists.Pool.Stat().AcquiredConns() == 0 })
+	s.until(func() bool { return testkit.AsPool(s.config.WholeLists.Pool).Stat().AcquiredConns() == 0 })
 	if r := s.requests.take()[0]; r.Status != 499 || r.Problem == nil || r.Problem.Title != "The list was broken off" {
 		t.Errorf("a caller that takes nothing is recorded as %+v", r)
 	}

@@ -7,15 +7,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
-// treesQuery asks for the states of the trees of a workspace.
+// treesQuery asks for the states of a workspace's trees.
 type treesQuery struct {
 	workspaceID string
 
@@ -23,8 +22,8 @@ type treesQuery struct {
 	err   error
 }
 
-// newTreesReader reads the states of trees.
-func newTreesReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[*treesQuery] {
+// newTreesReader makes a coalescer that reads the states of trees.
+func newTreesReader(pool pg.DB, timeout time.Duration) *batch.Coalescer[*treesQuery] {
 	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*treesQuery) {
 		ids := make([]string, len(queries))
 		for i, q := range queries {
@@ -37,13 +36,13 @@ func newTreesReader(pool *pgxpool.Pool, timeout time.Duration) *batch.Coalescer[
 	})
 }
 
-// sight is which tree the key of a request sees.
+// sight returns which tree the request's key sees.
 func sight(q *request) eventtree.Sight { return eventtree.SightOf(q.visible.pay) }
 
-// checkpoint is what a checkpoint says, before it is signed.
+// checkpoint is the content of a checkpoint, before it is signed.
 type checkpoint struct {
 	origin, text string
-	cosigned     string // the lines of the witnesses who have cosigned it
+	cosigned     string // the lines of the witnesses that cosigned it
 	version      version
 }
 
@@ -70,8 +69,8 @@ func readCheckpoint(q *request) (*checkpoint, error) {
 // signer signs checkpoints.
 type signer struct {
 	keys  *signingkey.Keys // nil: nothing is signed
-	host  string           // with which the names of trees begin
-	names string           // names the keys
+	host  string           // the names of trees begin with it
+	names string           // the names of the keys, for versions of checkpoints
 }
 
 func newSigner(cfg *Config) (signer, error) {
@@ -89,7 +88,7 @@ func newSigner(cfg *Config) (signer, error) {
 	return s, nil
 }
 
-// checkpointVersion is the version of the checkpoint that the key sees.
+// checkpointVersion returns the version of the checkpoint that the key sees.
 func checkpointVersion(q *request) (version, error) {
 	c, err := readCheckpoint(q)
 	if err != nil {
@@ -129,8 +128,8 @@ func answerBundle(q *request) error {
 	})
 }
 
-// answerOfTree answers with what is read for the path of a tile; nil: there is nothing. What
-// is there once stays as it is.
+// answerOfTree answers with what read returns for the path of a tile; a nil body becomes a 404.
+// What the tree has at a path never changes.
 func answerOfTree(q *request, read func(eventtree.Path) (body []byte, position int64, err error)) error {
 	if q.tile == nil {
 		return answer.UnknownTile()
@@ -156,13 +155,13 @@ func answerOfTree(q *request, read func(eventtree.Path) (body []byte, position i
 	return q.answerWith(body, found)
 }
 
-// parseTile reads which tile a path names; nil: none.
+// parseTile reads which tile a path names; nil: the path names no possible tile.
 func parseTile(level, tile string) *eventtree.Path {
 	var (
 		p  eventtree.Path
 		ok = true
 	)
-	if level != "" { // bundles have none
+	if level != "" { // bundles have no level
 		p.Level, ok = eventtree.ParseLevel(level)
 	}
 	if ok {

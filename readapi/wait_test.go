@@ -484,7 +484,7 @@ func TestWaitingCostsNoStatement(t *testing.T) {
 		}
 	}
 	s.waiting(keys*each, 0)
-	s.until(func() bool { return s.config.Pool.Stat().AcquiredConns() == 0 })
+	s.until(func() bool { return testkit.AsPool(s.config.Pool).Stat().AcquiredConns() == 0 })
 	var positions, others atomic.Int64
 	asked.watch(func(sql string) {
 		if readsPositions(sql) {

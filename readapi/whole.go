@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
@@ -18,7 +22,7 @@ import (
 // (docs/contract/decisions.md, "Responses", whole lists).
 const rowsPerRequest = 10_000
 
-// chooseForm reads in which form a list of rows is asked for.
+// chooseForm sets the form that the caller accepts for a list of rows.
 func chooseForm(q *request) {
 	if q.endpoint.Kind == route.Rows && q.api.cfg.WholeLists.Pool != nil {
 		q.out.Forms = true
@@ -26,13 +30,13 @@ func chooseForm(q *request) {
 	}
 }
 
-// wholeList is a whole list that is being answered. One statement reads all of it, so all
-// rows are of one snapshot, the first row tells the visible position at which it ends, and
-// the cursor is known before the first row is sent. The statement goes no further than the
-// buffers of its connection while the caller does not read.
+// wholeList is a whole list in flight. One statement reads all of it, so all rows come from one
+// snapshot. The first row gives the visible position at which the list ends, so the cursor is known
+// before any row is sent. If the caller stops reading, the statement stops when the buffers of its
+// connection are full.
 type wholeList struct {
 	q     *request
-	ctx   context.Context // ends with the time that a list may take
+	ctx   context.Context // ends when the list's time is over or another workspace needs its place
 	first pageVersion
 	head  answer.StreamHead
 }
@@ -52,11 +56,10 @@ func answerWhole(q *request) error {
 	}
 	defer leave()
 	cfg := &q.api.cfg.WholeLists
-	// Over HTTP/2 the server's time for the answer ends a request even while the database
-	// is what is waited for.
+	// Over HTTP/2 the server's write timeout ends a request even while it waits for the database.
 	q.out.Extend(cfg.Timeout + writeTimeout)
 	defer func() {
-		if q.out.Status != http.StatusOK { // a stream has bounds of its own
+		if q.out.Status != http.StatusOK { // a stream has its own deadlines
 			q.out.Extend(writeTimeout)
 		}
 	}()
@@ -65,13 +68,19 @@ func answerWhole(q *request) error {
 	stay := q.from.untilLost(cancel)
 	defer stay()
 	query := newListQuery(q, nil)
-	found, err := q.from.lists.Query(ctx, q.endpoint.whole(query.key), query.args...)
+	tx, err := beginList(ctx, q)
 	if err != nil {
+		return err
+	}
+	end := sync.OnceFunc(func() { pg.Rollback(ctx, tx) })
+	found, err := tx.Query(ctx, q.endpoint.whole(query.key), query.args...)
+	if err != nil {
+		end()
 		return q.readError(err)
 	}
-	rows := &rowReader{rows: found}
+	rows := &rowReader{rows: found, release: end}
 	defer func() {
-		cancel() // otherwise the rest would be read
+		cancel() // otherwise close would read the rest
 		rows.close()
 	}()
 	l := &wholeList{q: q, ctx: ctx}
@@ -111,6 +120,21 @@ func answerWholeHead(q *request) error {
 	return nil
 }
 
+// beginList takes the connection of a whole list. Other tasks that take minutes may have the
+// connections that are not reserved, so a list that gets none within seconds is refused.
+func beginList(ctx context.Context, q *request) (pgx.Tx, error) {
+	soon, cancel := context.WithTimeout(ctx, q.api.cfg.Timeout/2)
+	defer cancel()
+	tx, err := q.from.lists.Begin(soon)
+	if err == nil {
+		return tx, nil
+	}
+	if soon.Err() != nil && ctx.Err() == nil {
+		return nil, fullError(wholelist.FullProcess)
+	}
+	return nil, q.readError(err)
+}
+
 func fullError(full wholelist.Full) error {
 	if full == wholelist.FullWorkspace {
 		return answer.TooManyWholeLists()
@@ -118,8 +142,8 @@ func fullError(full wholelist.Full) error {
 	return answer.NoPlaceForWholeList()
 }
 
-// begin reads the first row, and from it what the answer's header says. The cursor is that
-// of the last page at the same position.
+// begin reads the first row and prepares the answer's headers. The cursor is the one of the last
+// page at the same position.
 func (l *wholeList) begin(rows *rowReader, query *listQuery) (err error) {
 	q := l.q
 	if l.first, err = rows.pageVersion(); err != nil {
@@ -141,7 +165,7 @@ func (l *wholeList) begin(rows *rowReader, query *listQuery) (err error) {
 	return nil
 }
 
-// columns are those of CSV; nil for other forms.
+// columns returns the columns of CSV; nil for other forms.
 func (l *wholeList) columns() *wholelist.Columns {
 	q := l.q
 	if q.form != answer.CSV {
@@ -157,7 +181,7 @@ func (l *wholeList) columns() *wholelist.Columns {
 	return columns
 }
 
-// shows reports whether a key sees a part of rows.
+// shows reports whether a key with this visibility sees a part of rows.
 func (v visibility) shows(part jsonform.Part) bool {
 	switch part {
 	case domain.Pay:
@@ -169,12 +193,12 @@ func (v visibility) shows(part jsonform.Part) bool {
 	return true
 }
 
-// send sends the rows. What fails after the header was sent breaks the answer off.
+// send sends the rows. An error after the headers were sent breaks the answer off.
 func (l *wholeList) send(rows *rowReader) error {
 	q := l.q
 	endWithReset(q, true)
 	until, _ := l.ctx.Deadline()
-	// A little later, so that a write that fails then has the context's reason.
+	// A little later than the context, so that a write that fails then has the context's cause.
 	peer, _ := connectionOf[answer.Peer](q)
 	stream, err := q.out.Stream(&l.head, peer, q.api.cfg.WholeLists.Stall, until.Add(100*time.Millisecond))
 	if err != nil {
@@ -184,7 +208,7 @@ func (l *wholeList) send(rows *rowReader) error {
 		l.breakOff(err)
 	}
 	defer stream.Close()
-	done := context.AfterFunc(l.ctx, stream.Interrupt) // or a reader that takes nothing would keep the place
+	done := context.AfterFunc(l.ctx, stream.Interrupt) // otherwise a reader that takes nothing would keep the place
 	defer done()
 	if err := l.sendRows(rows, stream); err != nil {
 		l.breakOff(err)
@@ -206,8 +230,8 @@ func (l *wholeList) sendRows(rows *rowReader, stream *answer.Stream) error {
 			break
 		}
 		if q.rows%rowsPerRequest == 0 {
-			// Where the limit is reached the list goes on, because what was sent would
-			// have to be sent again. Other requests of the key are refused.
+			// At the limit the list goes on, because otherwise all of it would have to be sent
+			// again. Other requests of the key are refused.
 			q.api.cfg.Limiter.Take(q.key)
 		}
 		q.rows++
@@ -225,8 +249,8 @@ func (l *wholeList) sendRows(rows *rowReader, stream *answer.Stream) error {
 	return stream.End()
 }
 
-// check reports whether the list may go on: its time is not over, and its key is still
-// valid. A key that is revoked stops working within a second, whatever it is used for.
+// check returns an error if the list must stop: its time is over, it lost its place, or its key is
+// no longer valid. A revoked key stops working within a second, whatever it is used for.
 func (l *wholeList) check() error {
 	if err := context.Cause(l.ctx); err != nil {
 		return err
@@ -237,7 +261,7 @@ func (l *wholeList) check() error {
 	return nil
 }
 
-// checked sends each chunk of a list, the last one included, only if the list may go on.
+// checked passes on each chunk of a list, the last one included, only if the list may go on.
 type checked struct {
 	list   *wholeList
 	stream *answer.Stream
@@ -252,8 +276,8 @@ func (c checked) Write(p []byte) (int, error) {
 
 var errWholeListTimeout = errors.New("a whole list took longer than it may take")
 
-// cause is why a list was broken off. An error of the database says only that its
-// statement was cancelled.
+// cause returns why a list was broken off. The database's error says only that the statement was
+// cancelled.
 func (l *wholeList) cause(err error) error {
 	if cause := context.Cause(l.ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -261,16 +285,15 @@ func (l *wholeList) cause(err error) error {
 	return err
 }
 
-// breakOff ends an answer so that its reader sees that it is not whole: without the last
-// line, without the end that chunks have in HTTP/1.1, with RST_STREAM in HTTP/2, and with
-// a reset connection in HTTP/1.0.
+// breakOff ends an answer so that its reader sees that it is incomplete. The last line is missing,
+// and in HTTP/1.1 also the last chunk; HTTP/2 sends RST_STREAM, and HTTP/1.0 resets the connection.
 func (l *wholeList) breakOff(err error) {
 	l.q.broken, l.q.problem = true, brokenOff(l.q.out.Err, l.cause(err))
 	panic(http.ErrAbortHandler)
 }
 
-// brokenOff is what the request log and the log say of an answer that was broken off.
-// sending is the error of sending it, nil if it is another.
+// brokenOff returns what the request log and the log say about an answer that was broken off.
+// sending is the error of sending it; nil: something else failed.
 func brokenOff(sending, cause error) *answer.Error {
 	p := answer.Error{Cause: cause}
 	switch {
@@ -288,14 +311,14 @@ func brokenOff(sending, cause error) *answer.Error {
 	return &p
 }
 
-// WholeListPoolSettings are the run-time parameters of WholeLists.Pool's connections: as
-// those of pages, but that a statement may take as long as a list, and wait for its reader.
+// WholeListPoolSettings returns the run-time parameters of WholeLists.Pool's connections. They are
+// those of PoolSettings, but a statement may take as long as a list, and wait for its reader.
 func WholeListPoolSettings(timeout time.Duration) map[string]string {
 	settings := PoolSettings()
-	// The context ends first, and says why.
+	// The context ends first and gives the reason.
 	settings["statement_timeout"] = milliseconds(timeout + time.Minute)
-	// A connection from which nothing is read is not one that is dead. How long a list
-	// may stand still is Stall.
+	// A connection that nobody reads from is not dead. WholeLists.Stall limits how long a list may
+	// make no progress.
 	settings["tcp_user_timeout"] = milliseconds(timeout + time.Minute)
 	return settings
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -103,7 +104,7 @@ func (s *stand) brokenOff(what string, body io.Reader) requestlog.Record {
 	if !r.Streamed || r.Problem == nil || r.Problem.Title != "The list was broken off" {
 		s.t.Errorf("%s: recorded as %+v", what, r)
 	}
-	s.until(func() bool { return s.config.WholeLists.Pool.Stat().AcquiredConns() == 0 })
+	s.until(func() bool { return testkit.AsPool(s.config.WholeLists.Pool).Stat().AcquiredConns() == 0 })
 	return r
 }
 
@@ -343,9 +344,9 @@ func TestConditionsOfWholeLists(t *testing.T) {
 			}
 		}
 	}
-	lists := s.config.WholeLists.Pool.Stat().AcquireCount()
+	lists := testkit.AsPool(s.config.WholeLists.Pool).Stat().AcquireCount()
 	tag := s.get("/v1/clients", key, "Accept", csvForm).header.Get("Etag")
-	if r := s.get("/v1/clients", key, "Accept", csvForm, "If-None-Match", tag); r.status != http.StatusNotModified || s.config.WholeLists.Pool.Stat().AcquireCount() != lists+1 {
+	if r := s.get("/v1/clients", key, "Accept", csvForm, "If-None-Match", tag); r.status != http.StatusNotModified || testkit.AsPool(s.config.WholeLists.Pool).Stat().AcquireCount() != lists+1 {
 		t.Errorf("a list that has not changed: %d, and it was read", r.status)
 	}
 }
@@ -477,5 +478,31 @@ func TestTheTrailerOfAWholeList(t *testing.T) {
 		if !strings.Contains(head, "\r\nTrailer: Next-Cursor") || !strings.Contains(head, "\r\nNext-Cursor: "+cursor) || !strings.HasSuffix(r, "\r\n0\r\nNext-Cursor: "+cursor+"\r\n\r\n") {
 			t.Errorf("%s ends with %q after %q", accept, r[max(0, len(r)-100):], head)
 		}
+	}
+}
+
+// TestAListWithoutAConnectionIsRefused: a whole list whose share of the connections is taken by
+// other long reads is refused within seconds, and not only when its own time is over.
+func TestAListWithoutAConnectionIsRefused(t *testing.T) {
+	t.Parallel()
+	var lists *pg.Share
+	s := newStand(t, func(c *readapi.Config) {
+		pool := testkit.Must(pg.Open(t.Context(), c.WholeLists.Pool.(*pg.Pool).Config().ConnString(), pg.Options{MaxConns: 3}))(t)
+		t.Cleanup(pool.Close)
+		long := pool.NewShare(pg.ShareOptions{Most: 1, Long: true})
+		lists = pool.NewShare(pg.ShareOptions{Most: 2, Long: true, Settings: readapi.WholeListPoolSettings(time.Minute)})
+		held := testkit.Must(long.Acquire(t.Context()))(t)
+		t.Cleanup(held.Release)
+		c.WholeLists.Pool, c.Timeout = lists, 400*time.Millisecond
+	})
+	s.append(objects("acme")...)
+	s.project("acme", 0)
+	key := s.key("acme", allPermissions()...)
+	r := s.get("/v1/clients", key, "Accept", csvForm)
+	if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+	if use := lists.Use(); use.Used != 0 || use.Waiting != 0 {
+		t.Errorf("%+v", use)
 	}
 }

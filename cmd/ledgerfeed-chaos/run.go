@@ -169,7 +169,7 @@ func (c *chaos) makeRegion(ctx context.Context) (err error) {
 func (c *chaos) awaitAnswers(ctx context.Context) error {
 	began := time.Now()
 	for !c.work.Readers.Answers(began, c.readers()...) {
-		if !flow.Pause(ctx, 50*time.Millisecond) || time.Since(began) > time.Minute {
+		if !flow.Sleep(ctx, 50*time.Millisecond) || time.Since(began) > time.Minute {
 			return errors.New("not every process answers within a minute")
 		}
 	}
@@ -193,7 +193,7 @@ func (c *chaos) doFaults(ctx context.Context) []check.Fault {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for pause := compareEvery; flow.Pause(comparing, pause); {
+		for pause := compareEvery; flow.Sleep(comparing, pause); {
 			began := time.Now()
 			c.compare(comparing, "while faults happen")
 			pause = max(compareEvery, 10*time.Since(began)) // it takes longer as the log grows
@@ -241,7 +241,7 @@ func (c *chaos) settle(ctx context.Context) {
 	deadline := time.Now().Add(deliveredTimeout)
 	log, err := c.readLog(ctx)
 	for waiting := err == nil; waiting; {
-		waiting = !c.delivered(log) && time.Now().Before(deadline) && flow.Pause(ctx, 500*time.Millisecond)
+		waiting = !c.delivered(log) && time.Now().Before(deadline) && flow.Sleep(ctx, 500*time.Millisecond)
 	}
 	c.work.StopOthers()
 }

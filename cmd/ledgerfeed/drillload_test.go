@@ -74,7 +74,7 @@ func (p *drillProducer) run(ctx context.Context, log *eventlog.Log, stop <-chan 
 		case <-stop:
 			return nil
 		default:
-			flow.Pause(ctx, drillPace)
+			flow.Sleep(ctx, drillPace)
 		}
 	}
 	return fmt.Errorf("%s has no more entries to append: the drill needs a longer history", p.workspaceID)

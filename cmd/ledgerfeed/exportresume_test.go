@@ -24,7 +24,7 @@ func TestExportGoesOn(t *testing.T) {
 	for _, entries := range chunks(t, 3, 8) {
 		following := startProcess(t, command(t, here, "export", "--follow", "--out", file))
 		succeed(t, here, "append", entries)
-		flow.Pause(t.Context(), time.Duration(rng.IntN(60))*time.Millisecond)
+		flow.Sleep(t.Context(), time.Duration(rng.IntN(60))*time.Millisecond)
 		following.kill()
 		// As if it had been killed in the middle of a line.
 		text := read(t, file)

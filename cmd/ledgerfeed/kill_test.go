@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -76,7 +75,7 @@ const killedSession = "&application_name=killed"
 
 // awaitSession waits until a program with killedSession works on the database, so that it is
 // killed at its work, however long this machine takes to start it.
-func awaitSession(t *testing.T, pool *pgxpool.Pool, p *process) {
+func awaitSession(t *testing.T, pool testkit.DB, p *process) {
 	t.Helper()
 	testkit.Eventually(t, func() error {
 		select {

@@ -159,7 +159,7 @@ func (l *underLoad) read(c *caller, path string) (p listPage, ok bool) {
 	a, err := c.get(path, "")
 	// A database that has much else to do may make a page a 503, after which callers try again.
 	for tries := 0; err == nil && a.status == http.StatusServiceUnavailable && tries < 20; tries++ {
-		flow.Pause(l.t.Context(), 200*time.Millisecond)
+		flow.Sleep(l.t.Context(), 200*time.Millisecond)
 		a, err = c.get(path, "")
 	}
 	if err == nil && a.status == http.StatusOK {

@@ -200,7 +200,7 @@ func (x *tried) until(name string, ok func(float64) bool) scrape {
 	x.Helper()
 	var s scrape
 	testkit.Within(x.T, 3*time.Minute, func() error {
-		flow.Pause(x.Context(), scrapeEvery)
+		flow.Sleep(x.Context(), scrapeEvery)
 		s = scrapeOf(x.T, x.admin)
 		for series, value := range s.values {
 			if strings.HasPrefix(series, name) && ok(value) {

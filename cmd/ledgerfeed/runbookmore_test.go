@@ -367,7 +367,7 @@ func tryNotifications(x *tried) {
 	const name = "ledgerfeed_notifications_interrupted_total"
 	count := func() float64 { return scrapeOf(x.T, x.admin).values[name+`{instance="tried"}`] }
 	testkit.Eventually(x.T, func() error { // more than once: it is lost again and again
-		flow.Pause(x.Context(), scrapeEvery)
+		flow.Sleep(x.Context(), scrapeEvery)
 		x.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query ILIKE 'listen%' AND pid <> pg_backend_pid()`)
 		if count() < 2 {
 			return errors.New("nobody notices")

@@ -65,7 +65,7 @@ func publishes(t *testing.T, url, workspaceID string) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for flow.Pause(ctx, 500*time.Millisecond) {
+		for flow.Sleep(ctx, 500*time.Millisecond) {
 			if _, err := log.Append(ctx, draft); err != nil && ctx.Err() == nil {
 				t.Errorf("append: %v", err)
 			}

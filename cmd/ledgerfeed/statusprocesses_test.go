@@ -81,9 +81,9 @@ func TestStatusTellsProcesses(t *testing.T) {
 			return nil
 		})
 	}
-	are("api project deliver console of 40", "project of 18", "project of 18")
+	are("api project deliver console of 40", "project of 22", "project of 22")
 	killed.kill()
-	are("api project deliver console of 40", "project of 18")
+	are("api project deliver console of 40", "project of 22")
 	text := succeed(t, url, "status")
 	if !strings.Contains(text, "AT MOST") || !strings.Contains(text, "api,project,deliver,console") || strings.Contains(text, "Warning: there are too few") {
 		t.Errorf("%s", text)

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
@@ -141,8 +140,8 @@ func (f *moveFlags) run(ctx context.Context, env *cli.Env, d *cli.Deps) error {
 }
 
 // place is a side of a move; processes that serve it are notified at once.
-func place(ctx context.Context, env *cli.Env, pool *pgxpool.Pool, n *eventlog.Notifier) moving.Place {
-	c := pool.Config().ConnConfig
+func place(ctx context.Context, env *cli.Env, pool pg.DB, n *eventlog.Notifier) moving.Place {
+	c := pg.ConfigOf(pool)
 	return moving.Place{
 		Pool: pool, Name: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database,
 		Notify: func(topic eventlog.Topic, workspaceIDs ...string) {

@@ -209,7 +209,7 @@ func (h *movingWorkspace) appendAll(ctx context.Context, logs [2]*eventlog.Log, 
 			if ctx.Err() != nil {
 				break // the workspace is at neither place while the test ends
 			}
-			flow.Pause(ctx, time.Millisecond) // as a producer does
+			flow.Sleep(ctx, time.Millisecond) // as a producer does
 		}
 		if !appended {
 			break
@@ -221,7 +221,7 @@ func (h *movingWorkspace) appendAll(ctx context.Context, logs [2]*eventlog.Log, 
 		case h.more <- struct{}{}:
 		default:
 		}
-		flow.Pause(ctx, h.every)
+		flow.Sleep(ctx, h.every)
 	}
 	return nil
 }
@@ -254,7 +254,7 @@ func (h *movingWorkspace) follow(over <-chan struct{}) error {
 			address = p.MovedTo
 			continue
 		case status == http.StatusServiceUnavailable:
-			flow.Pause(h.Context(), pauseOfFollower)
+			flow.Sleep(h.Context(), pauseOfFollower)
 			continue
 		case status != http.StatusOK:
 			return fmt.Errorf("%s: %d %s", address, status, body)
@@ -272,7 +272,7 @@ func (h *movingWorkspace) follow(over <-chan struct{}) error {
 		case last:
 			return nil
 		default:
-			flow.Pause(h.Context(), pauseOfFollower)
+			flow.Sleep(h.Context(), pauseOfFollower)
 		}
 	}
 }
@@ -516,7 +516,7 @@ func (h *movingWorkspace) killedAndUndone() {
 		for range testkit.Scale(1, 3) {
 			for _, step := range moveSteps()[:5] { // it is not open yet, and can be undone
 				moving := h.moveUntil(step)
-				flow.Pause(h.Context(), time.Duration(rng.IntN(30))*time.Millisecond)
+				flow.Sleep(h.Context(), time.Duration(rng.IntN(30))*time.Millisecond)
 				moving.kill()
 				if !h.undo() {
 					return

@@ -28,22 +28,22 @@ func (d *Dispatcher) claim(ctx context.Context, c *scheduler.Claim) scheduler.Ev
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
-			d.outages.claiming.Note(ctx, err)
+			d.outages.claiming.LogTransition(ctx, err)
 		}
-		flow.Pause(ctx, retryPause)
+		flow.Sleep(ctx, retryPause)
 		return scheduler.ClaimFailed{Claim: c}
 	default:
-		d.outages.claiming.Note(ctx, nil)
+		d.outages.claiming.LogTransition(ctx, nil)
 	}
 	return scheduler.Claimed{Claim: c, Endpoints: endpoints, More: more}
 }
 
-// maxClaim is how many webhooks one claim takes. All of them are loaded within the time of
-// one statement.
+// maxClaim is how many webhooks one claim takes. All of them must be loaded within
+// statementTimeout.
 const maxClaim = 500
 
-// claimAndLoad takes webhooks and loads them; more tells whether others may be left that
-// can be claimed at once.
+// claimAndLoad takes webhooks and loads them. more reports whether there may be others to claim at
+// once.
 func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.Time) (endpoints []scheduler.Loaded, more bool, err error) {
 	claimed, err := s.claim(ctx, c, now)
 	if err != nil || len(claimed) == 0 {
@@ -53,12 +53,12 @@ func (s *store) claimAndLoad(ctx context.Context, c *scheduler.Claim, now time.T
 	return endpoints, len(claimed) == maxClaim && len(endpoints) > 0, err
 }
 
-// loadOrRelease loads webhooks that were claimed, and gives back those that it cannot load.
+// loadOrRelease loads claimed webhooks. If it cannot, it releases them.
 func loadOrRelease(ctx context.Context, s *store, c *scheduler.Claim, claimed []scheduler.Key, now time.Time) ([]scheduler.Loaded, error) {
 	endpoints, err := s.loadClaimed(ctx, claimed)
 	if err != nil {
-		// The time of the statements before may be over. If this fails too they are
-		// held in the database only, until the next renewal of the lease finds that.
+		// ctx may have timed out, so the release gets more time. If it fails too, the webhooks are
+		// held only in the database until the next renewal of the lease finds them.
 		releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		return nil, errors.Join(err, s.release(releasing, c.Lease, unmoved(claimed), now))
@@ -66,7 +66,8 @@ func loadOrRelease(ctx context.Context, s *store, c *scheduler.Claim, claimed []
 	return endpoints, nil
 }
 
-// loadClaimed loads webhooks and what was sent to them before.
+// loadClaimed loads webhooks with the positions after their cursors that were sent before. It also
+// cancels outdated deliveries.
 func (s *store) loadClaimed(ctx context.Context, claimed []scheduler.Key) ([]scheduler.Loaded, error) {
 	rows, err := s.load(ctx, claimed)
 	if err != nil {
@@ -91,23 +92,21 @@ func (s *store) loadClaimed(ctx context.Context, claimed []scheduler.Key) ([]sch
 	return endpoints, nil
 }
 
-// releaseTimeout bounds how long webhooks are given back that were claimed and could not be
-// loaded.
+// releaseTimeout bounds the release of webhooks that were claimed and could not be loaded.
 const releaseTimeout = 5 * time.Second
 
-// free is true of a cursor c that no living process holds.
+// free is an SQL condition: no living process holds cursor c.
 const free = `(c.holder IS NULL OR NOT EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = c.holder AND ` + holds + `))`
 
-// KeptEpoch is, in SQL, the epoch of a webhook w since which what was decided or is pending
-// still counts. Pausing raises the epoch, so that a process gives the webhook back whatever
-// version of the program it runs, but what is pending from before stays valid.
+// KeptEpoch is an SQL expression: the first epoch of webhook w whose results and pending deliveries
+// still count. Pausing raises the epoch, so that a process of any program version releases the
+// webhook, but deliveries that were pending before stay valid.
 const KeptEpoch = `CASE WHEN w.epoch = w.pause_epoch THEN w.kept_epoch ELSE w.epoch END`
 
-// claim takes those of the webhooks that may have something to do and that no
-// process holds, at most maxClaim. A webhook that is off or paused can only have to do what a person
-// sends by hand, which has its present epoch: the highest, found
-// without a look at what else is pending for one that is paused, which may be much. Both looks
-// go along an index of the webhook alone; see PoolSettings.
+// claim takes the webhooks that may have work and that no process holds, at most maxClaim. If a
+// webhook is off or paused, its only work is what a person sends by hand. That has the current
+// epoch, which is the highest, so the statement finds it without reading what else is pending for a
+// paused webhook, which may be a lot. Both lookups use an index by webhook; see PoolSettings.
 func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([]scheduler.Key, error) {
 	ws, hs := split(c.Keys)
 	_, not := split(c.Except)
@@ -140,14 +139,14 @@ func (s *store) claim(ctx context.Context, c *scheduler.Claim, now time.Time) ([
 		c.Lease, c.WorkspaceIDs, ws, hs, now, not, maxClaim)
 }
 
-// webhookRow is a webhook as its rows have it.
+// webhookRow is a webhook as stored in its rows.
 type webhookRow struct {
 	scheduler.Loaded
-	outdated bool // deliveries are pending that must be cancelled
+	outdated bool // it has pending deliveries that must be cancelled
 }
 
-// outdatedSQL is true of a webhook w that has deliveries which must be cancelled. The oldest of
-// them is the first along its index; see PoolSettings.
+// outdatedSQL is an SQL condition: webhook w has deliveries that must be cancelled. The oldest of
+// them comes first in its index; see PoolSettings.
 const outdatedSQL = `coalesce((
 	SELECT q.epoch FROM webhook_waiting q WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id
 	 ORDER BY q.epoch LIMIT 1) < ` + KeptEpoch + `, false)`
@@ -205,7 +204,7 @@ func (s *store) scanWebhook(row pgx.CollectableRow) (w webhookRow, err error) {
 		older, olderUntil = slices.Insert(older, 0, old), slices.Insert(olderUntil, 0, *oldUntil)
 	}
 	for i, box := range older {
-		// Without an old secret messages are still signed with the others.
+		// If an old secret cannot be opened, the others still sign.
 		if text, err := s.keyring.Open(*workspaceID, *webhookID, box); err == nil {
 			e.Old = append(e.Old, scheduler.OldSecret{Secret: text, Until: olderUntil[i]})
 		}
@@ -213,7 +212,7 @@ func (s *store) scanWebhook(row pgx.CollectableRow) (w webhookRow, err error) {
 	return w, nil
 }
 
-// readJournal reads which positions after each webhook's cursor were sent before.
+// readJournal returns the positions after each webhook's cursor that were sent before.
 func (s *store) readJournal(ctx context.Context, webhooks []webhookRow) (map[scheduler.Key]map[int64]struct{}, error) {
 	keys, after := make([]scheduler.Key, len(webhooks)), make([]int64, len(webhooks))
 	for i := range webhooks {
@@ -251,8 +250,8 @@ func (s *store) readJournal(ctx context.Context, webhooks []webhookRow) (map[sch
 // cancelChunk is how many deliveries one statement cancels.
 const cancelChunk = 5000
 
-// cancelOutdated cancels deliveries that are pending from before a webhook was last
-// turned off or on. Those that another transaction has locked are left to the next sweep.
+// cancelOutdated cancels deliveries that are pending from before a webhook was last turned off or
+// on. If another transaction has locked some, it leaves the rest to the next sweep.
 func (s *store) cancelOutdated(ctx context.Context, k scheduler.Key) error {
 	for {
 		var n int
@@ -271,7 +270,7 @@ func (s *store) cancelOutdated(ctx context.Context, k scheduler.Key) error {
 	}
 }
 
-// unmoved are releases that do not move cursors: their epoch matches no row.
+// unmoved returns releases that do not move cursors: their epoch matches no row.
 func unmoved(keys []scheduler.Key) []scheduler.CursorRecord {
 	list := make([]scheduler.CursorRecord, len(keys))
 	for i, k := range keys {
@@ -280,7 +279,7 @@ func unmoved(keys []scheduler.Key) []scheduler.CursorRecord {
 	return list
 }
 
-// release gives webhooks back, with their cursors where they belong.
+// release releases webhooks and stores their cursors.
 func (s *store) release(ctx context.Context, lease string, list []scheduler.CursorRecord, now time.Time) error {
 	var (
 		n                = len(list)
@@ -316,15 +315,15 @@ func (s *store) release(ctx context.Context, lease string, list []scheduler.Curs
 }
 
 const (
-	// renewals is how often a lease is renewed in the time that it lasts, unless Config.Renew
-	// says otherwise.
+	// renewals is how many times a lease is renewed while it lasts, unless Config.Renew says
+	// otherwise.
 	renewals = 6
-	// clockPause is the pause after a lease was not given because the clock is wrong.
+	// clockPause is the pause after no lease could be taken because the clock is wrong.
 	clockPause = 5 * time.Second
 )
 
-// keepLease renews the lease until ctx ends, and takes a new one when the
-// scheduler asks for it. It returns the lease that it has at the end.
+// keepLease renews the lease until ctx ends, and takes a new one when the scheduler asks for it. It
+// returns the last lease.
 func (d *Dispatcher) keepLease(ctx context.Context, lease string) string {
 	every := time.NewTicker(d.cfg.Renew)
 	defer every.Stop()
@@ -347,7 +346,7 @@ func (d *Dispatcher) keepLease(ctx context.Context, lease string) string {
 		switch {
 		case err == nil:
 			renewed = began
-			d.outages.renewing.Note(ctx, nil)
+			d.outages.renewing.LogTransition(ctx, nil)
 			if orphans > 0 {
 				signal(d.orphaned) // the next sweep may be far off when sweeping takes long
 			}
@@ -358,7 +357,7 @@ func (d *Dispatcher) keepLease(ctx context.Context, lease string) string {
 			d.logger.WarnContext(ctx, "cannot renew the lease for delivering, because another transaction has locked its row; giving it up", "error", err)
 			d.post(scheduler.LeaseLost{Lease: lease})
 		case ctx.Err() == nil:
-			d.outages.renewing.Note(ctx, err)
+			d.outages.renewing.LogTransition(ctx, err)
 		}
 	}
 }
@@ -373,25 +372,25 @@ func (d *Dispatcher) replaceLease(ctx context.Context, old string) string {
 			lease, err = d.store.takeLease(ctx, at)
 		}
 		if err == nil {
-			d.outages.taking.Note(ctx, nil)
+			d.outages.taking.LogTransition(ctx, nil)
 			d.logger.WarnContext(ctx, "the lease for delivering was lost; took a new one, and claiming webhooks again")
 			d.post(scheduler.LeaseTaken{Lease: lease, At: at})
 			return lease
 		}
 		if isClockError(err) {
 			d.logger.ErrorContext(ctx, "cannot deliver", "error", err, "retry_in", clockPause)
-			flow.Pause(ctx, clockPause)
+			flow.Sleep(ctx, clockPause)
 			continue
 		}
 		if ctx.Err() == nil {
-			d.outages.taking.Note(ctx, err)
+			d.outages.taking.LogTransition(ctx, err)
 		}
-		flow.Pause(ctx, 4*retryPause)
+		flow.Sleep(ctx, 4*retryPause)
 	}
 	return old
 }
 
-// keep keeps a copy of a text, which the caller may change.
+// keep stores a copy of a text, because the caller may change its variable.
 func keep(in *atomic.Pointer[string], text string) { in.Store(&text) }
 
 // signal puts a token into a channel that has room for one.
@@ -402,7 +401,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// reconcile frees webhooks that are held under the lease and unknown to the
+// reconcile releases webhooks that are held under the lease in the database and unknown to the
 // scheduler.
 func (d *Dispatcher) reconcile(ctx context.Context, r scheduler.Reconcile) scheduler.Event {
 	limited, cancel := context.WithTimeout(ctx, statementTimeout)
@@ -422,16 +421,15 @@ func (d *Dispatcher) reconcile(ctx context.Context, r scheduler.Reconcile) sched
 	return scheduler.Reconciled{}
 }
 
-// takeLease inserts a lease under a new name. What an older lease held is free
-// once that is over. The error is a *clockError where the clock is wrong, and a
-// *keyring.MissingError where another key has become the one that seals: the process could not
-// sign what is sealed under it.
+// takeLease inserts a lease under a new name. Webhooks of an older lease are free when that one
+// ends. The error is a *clockError if the clock is wrong, and a *keyring.MissingError if the
+// process lacks the key that seals: it could not open secrets to sign with them.
 func (s *store) takeLease(ctx context.Context, now time.Time) (lease string, err error) {
 	if err := s.checkClock(ctx, now); err != nil {
 		return "", err
 	}
 	lease = uuid.NewString()
-	err = pg.InLimitedTx(ctx, s.pool, s.leaseTime/renewals, func(tx pgx.Tx) error {
+	err = pg.InLimitedTx(ctx, s.leases(), s.leaseTime/renewals, func(tx pgx.Tx) error {
 		if err := keyring.Hold(ctx, tx, s.keyring, now); err != nil {
 			return err
 		}
@@ -445,7 +443,7 @@ func (s *store) takeLease(ctx context.Context, now time.Time) (lease string, err
 	return lease, nil
 }
 
-// fingerprints are those of the process's keys, for a rotation of the key.
+// fingerprints returns the fingerprints of the process's keys. A rotation of the key checks them.
 func (s *store) fingerprints() [][]byte {
 	var list [][]byte
 	for _, f := range s.keyring.Fingerprints() {
@@ -456,7 +454,7 @@ func (s *store) fingerprints() [][]byte {
 
 var errLeaseOver = errors.New("the lease is over: other processes may have taken over its webhooks")
 
-// codeLeaseOver is the SQLSTATE of the same error in webhook_lease.
+// codeLeaseOver is the SQLSTATE with which webhook_lease reports the same error.
 const codeLeaseOver = "LF007"
 
 func leaseIsOver(err error) bool {
@@ -464,9 +462,9 @@ func leaseIsOver(err error) bool {
 	return errors.Is(err, errLeaseOver) || errors.As(err, &pe) && pe.Code == codeLeaseOver
 }
 
-// renewLease extends the lease; the error satisfies leaseIsOver when it is too
-// late or the clock is wrong, and pg.Locked when another transaction has locked the
-// lease's row. Orphans are webhooks of processes that died.
+// renewLease extends the lease. The error satisfies leaseIsOver if it is too late or the clock is
+// wrong, and pg.Locked if another transaction has locked the lease's row. orphans counts the
+// webhooks of processes that died.
 func (s *store) renewLease(ctx context.Context, lease string, now time.Time) (c scheduler.Census, orphans int, err error) {
 	b := &pgx.Batch{}
 	b.Queue(`SELECT set_config('lock_timeout', $1, true)`, pg.Milliseconds(s.leaseTime/renewals))
@@ -481,7 +479,7 @@ func (s *store) renewLease(ctx context.Context, lease string, now time.Time) (c 
 		  FROM me`, lease, s.leaseTime, now).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&c.Processes, &c.Held, &c.Mine, &orphans)
 	})
-	err = s.pool.SendBatch(ctx, b).Close()
+	err = s.leases().SendBatch(ctx, b).Close()
 	if errors.Is(err, pgx.ErrNoRows) {
 		return c, 0, errLeaseOver
 	}
@@ -491,11 +489,10 @@ func (s *store) renewLease(ctx context.Context, lease string, now time.Time) (c 
 	return c, orphans, nil
 }
 
-// dropLease gives a lease up, and with it every webhook at once. It also deletes
-// the leases of processes that died long ago. A lease whose row another transaction
-// has locked is left to end by itself.
+// dropLease gives up a lease and with it all its webhooks. It also deletes the leases of processes
+// that died long ago. A lease whose row another transaction has locked stays until it expires.
 func (s *store) dropLease(ctx context.Context, lease string) error {
-	_, err := s.pool.Exec(ctx, `
+	_, err := s.leases().Exec(ctx, `
 		DELETE FROM webhook_instance
 		 WHERE workspace_id = '*' AND instance_id IN (
 		       SELECT instance_id FROM webhook_instance

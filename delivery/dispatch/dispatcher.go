@@ -19,7 +19,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -39,47 +38,49 @@ import (
 
 // Config configures a Dispatcher.
 type Config struct {
-	Pool     *pgxpool.Pool      // required; up to 8 connections are used; open it with PoolSettings
+	Pool pg.DB // required, opened with PoolSettings; uses up to 8 connections
+	// LeasePool has a connection reserved for the lease, so that other statements cannot hold it
+	// up; nil: Pool.
+	LeasePool pg.DB
+
 	Keyring  *keyring.Keyring   // required
 	Notifier *eventlog.Notifier // required
 	Clock    func() time.Time   // required
 	Logger   *slog.Logger       // required
 	Metrics  prometheus.Registerer
-	Tracer   trace.Tracer // makes a span of each attempt, whose trace receivers are told of; nil: none
+	Tracer   trace.Tracer // makes a span for each attempt; receivers get its traceparent; nil: none
 
 	Settings policy.Settings
 	Mail     mail.Settings
 
-	// Bound is the largest number of attempts of one webhook that are started and
-	// not yet recorded. Default 10.
+	// Bound is the maximum number of attempts of one webhook that are started and not yet recorded.
+	// Default 10.
 	Bound int
 
-	// Limit is the largest number of attempts under way in the process. Above half
-	// of it, webhooks get even shares. Default 2000.
+	// Limit is the maximum number of attempts in flight in the process. Above half of it, webhooks
+	// get even shares. Default 2000.
 	Limit int
 
-	// CostlyPerSecond is the rate of attempts for all webhooks together that keep
-	// failing expensively, with a new connection or a timeout each; ten seconds'
-	// worth may be made at once. Default 8 for each processor, which is about 1 %
-	// of it.
+	// CostlyPerSecond limits the rate of attempts, together, for all webhooks that keep failing
+	// expensively, with a new connection or a timeout each. Bursts of ten seconds' worth are
+	// allowed. Default 8 per processor, which uses about 1 % of it.
 	CostlyPerSecond int
 
-	// Lease is the time within which another process takes over the webhooks of
-	// one that died. Three quarters of it must be longer than the timeout of an
-	// attempt and two sweeps. Default: the larger of the timeout plus 20 s, and
-	// twice the timeout.
+	// Lease is the time within which another process takes over the webhooks of a process that
+	// died. Three quarters of it must be longer than the timeout of an attempt and two sweeps.
+	// Default: the larger of the timeout plus 20 s, and twice the timeout.
 	Lease time.Duration
 
-	// Renew is how often the lease is renewed. Then this process also notices that its clock
-	// was set, or that another process died. Default an eighth of Lease.
+	// Renew is how often the lease is renewed. Each renewal also detects that the process's clock
+	// was set or that another process died. Default an eighth of Lease.
 	Renew time.Duration
 
 	// Sweep is how often the database is searched for webhooks whose notification
 	// was lost. Default 1 s. Sweeps never take more than 2 % of the time.
 	Sweep time.Duration
 
-	// Idle is how long a webhook without work is held. Its next event needs no
-	// claim as long as it is held: a commit and three round trips. Default 1 min.
+	// Idle is how long a webhook without work is held. While it is held, its next event needs no
+	// claim, which takes a commit and three round trips. Default 1 min.
 	Idle time.Duration
 
 	// Resolver looks up names; nil: Go's resolver with the system's settings.
@@ -88,16 +89,15 @@ type Config struct {
 
 const costlyPerProcessor = 8
 
-// PoolSettings returns the run-time parameters for the connections of a
-// Dispatcher: its statements look up rows by key, with plans that do not depend
-// on how many there are. Without sorts, a range of one value in the order of its column is
-// read along the index that has this order, whatever statistics say of a webhook; an equality
-// may be read along any index that begins with the webhook.
+// PoolSettings returns the run-time parameters for the connections of a Dispatcher. Its statements
+// look up rows by key, with plans that do not depend on the number of rows. Without sorts, a
+// one-value range with ORDER BY on the same column uses the index with this order, whatever the
+// statistics say about a webhook. An equality may use any index that begins with the webhook.
 func PoolSettings() map[string]string {
 	return map[string]string{"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_sort": "off", "jit": "off"}
 }
 
-// Dispatcher delivers. Any number of processes may run one on a database.
+// Dispatcher delivers events to webhooks. Any number of processes may run one on a database.
 type Dispatcher struct {
 	cfg     Config
 	store   *store
@@ -114,13 +114,13 @@ type Dispatcher struct {
 	events    chan scheduler.Event      // to the loop
 	stats     chan chan scheduler.Stats // questions of metrics to the loop
 	ended     chan struct{}             // closed when the loop has ended
-	takeLease chan string               // the lease that is over, to the lease keeper
-	orphaned  chan struct{}             // a process died that held webhooks: sweep now
+	takeLease chan string               // passes a lease that has ended to keepLease
+	orphaned  chan struct{}             // a process that held webhooks died: sweep now
 	lease     atomic.Pointer[string]    // the current one, for sweeps
 	started   atomic.Bool
 }
 
-// Probe does what a claim does, of no webhook. The error says what is in the way.
+// Probe makes a claim for no webhooks. The error says what prevents claims.
 func (d *Dispatcher) Probe(ctx context.Context) error {
 	_, err := d.store.claim(ctx, &scheduler.Claim{}, d.clock())
 	return err
@@ -141,8 +141,8 @@ func New(cfg Config) (*Dispatcher, error) {
 	cfg.Lease = cmp.Or(cfg.Lease, max(cfg.Settings.Timeout+20*time.Second, 2*cfg.Settings.Timeout))
 	cfg.Sweep = cmp.Or(cfg.Sweep, time.Second)
 	cfg.Idle = cmp.Or(cfg.Idle, time.Minute)
-	// Others notice that a lease is over at their next renewal; both together must
-	// be within Config.Lease.
+	// Other processes notice at their next renewal that a lease has ended. The lease and that wait
+	// together must be within Config.Lease.
 	lease := cfg.Lease * 3 / 4
 	if lease <= cfg.Settings.Timeout+2*cfg.Sweep {
 		return nil, errors.New("dispatch: three quarters of the lease must be longer than the timeout of an attempt and two sweeps")
@@ -150,7 +150,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	cfg.Renew = cmp.Or(cfg.Renew, lease/renewals)
 	d := &Dispatcher{
 		cfg: cfg, notify: cfg.Notifier.Notify, clock: cfg.Clock, logger: cfg.Logger, outages: newOutages(cfg.Logger), traces: newAttemptTracer(cfg.Tracer), rollups: rollup.NewWriter(cfg.Pool, cfg.Logger),
-		store:  &store{pool: cfg.Pool, keyring: cfg.Keyring, leaseTime: lease},
+		store:  &store{pool: cfg.Pool, lease: cfg.LeasePool, keyring: cfg.Keyring, leaseTime: lease},
 		events: make(chan scheduler.Event, 1024), stats: make(chan chan scheduler.Stats), ended: make(chan struct{}),
 		takeLease: make(chan string, 1), orphaned: make(chan struct{}, 1),
 	}
@@ -169,17 +169,17 @@ func New(cfg Config) (*Dispatcher, error) {
 // topic is the name of the one stream of messages, for Watermill.
 const topic = "webhooks"
 
-// closeTimeout bounds what is done after the last attempt has ended.
+// closeTimeout bounds the work after the last attempt has ended.
 const closeTimeout = 15 * time.Second
 
-// Run delivers until ctx ends, lets attempts under way finish, records them, and
-// returns. It may be called once.
+// Run delivers until ctx ends, lets attempts in flight finish, records them, and returns. It may be
+// called once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: d.cfg.Settings.Timeout + 2*closeTimeout}, flow.RouterLogger(d.logger))
 	if err != nil {
 		return fmt.Errorf("dispatch: %w", err)
 	}
-	// KeepError is outside of Recoverer, so that it sees the errors of panics.
+	// KeepError wraps Recoverer, so that it sees the errors of panics.
 	router.AddMiddleware(flow.KeepError[*work], middleware.Recoverer)
 	router.AddConsumerHandler(topic, topic, &subscriber{dispatcher: d, stop: make(chan struct{})}, d.handle)
 	defer d.sender.Close()
@@ -213,7 +213,7 @@ func (d *Dispatcher) handle(msg *message.Message) error {
 	return nil
 }
 
-// post gives an event to the loop. Events that come after its end are dropped.
+// post sends an event to the loop. Events posted after the loop has ended are dropped.
 func (d *Dispatcher) post(e scheduler.Event) {
 	select {
 	case d.events <- e:
@@ -221,7 +221,7 @@ func (d *Dispatcher) post(e scheduler.Event) {
 	}
 }
 
-// readStats asks the loop for figures; zero when it does not run.
+// readStats asks the loop for figures; they are zero while it does not run.
 func (d *Dispatcher) readStats() scheduler.Stats {
 	if !d.started.Load() {
 		return scheduler.Stats{}
@@ -235,7 +235,7 @@ func (d *Dispatcher) readStats() scheduler.Stats {
 	}
 }
 
-// work is what a message of the Router stands for: one attempt of one delivery.
+// work is what a message of the Router carries: one attempt of one delivery.
 type work struct {
 	attempt *scheduler.Attempt
 	result  attempt.Result // set by the handler
@@ -254,8 +254,8 @@ type subscriber struct {
 	done       sync.WaitGroup
 }
 
-// Subscribe takes the first lease and starts delivering. Delivering ends when ctx
-// does or at Close.
+// Subscribe takes the first lease and starts delivering. Delivering ends when ctx ends or Close is
+// called.
 func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
 	d := s.dispatcher
 	if d.started.Swap(true) {
@@ -264,12 +264,13 @@ func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.M
 	lease, err := d.store.takeLease(ctx, d.clock())
 	switch {
 	case isClockError(err):
-		// The other roles go on. Under a lease that the database does not have nothing is
-		// claimed, and at its first renewal it is lost, which takes one when it can be had.
+		// The other roles go on. The database does not know the lease made here, so nothing is
+		// claimed under it. Its first renewal finds that it is lost, and then keepLease takes a
+		// real one when it can.
 		d.logger.ErrorContext(ctx, "cannot deliver", "error", err)
 		lease = uuid.NewString()
-	case databaseIsAway(err): // likewise, as when it goes away a moment later
-		d.outages.taking.Note(ctx, err)
+	case databaseIsAway(err): // the same, as if the database had gone away a moment later
+		d.outages.taking.LogTransition(ctx, err)
 		lease = uuid.NewString()
 	case err != nil:
 		return nil, err
@@ -284,8 +285,8 @@ func (s *subscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.M
 	return out, nil
 }
 
-// databaseIsAway reports whether an error is that of a server that ended the connection, is
-// starting or stopping, or cannot be reached.
+// databaseIsAway reports whether an error means that the server ended the connection, is starting
+// or stopping, or cannot be reached.
 func databaseIsAway(err error) bool {
 	if of, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return strings.HasPrefix(of.Code, "08") || strings.HasPrefix(of.Code, "57P")
@@ -294,8 +295,7 @@ func databaseIsAway(err error) bool {
 	return network || pg.CannotConnect(err) || pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// Close stops starting attempts, waits until those under way are recorded, and
-// returns.
+// Close stops starting attempts, waits until those in flight are recorded, and returns.
 func (s *subscriber) Close() error {
 	s.once.Do(func() { close(s.stop) })
 	s.done.Wait()
@@ -320,13 +320,13 @@ func (d *Dispatcher) await(ctx context.Context, w *work, msg *message.Message) {
 	}
 }
 
-// message is the work as the Router gets it.
+// message returns the work as a message for the Router.
 func (w *work) message(ctx context.Context) *message.Message {
 	return flow.Message(ctx, w.attempt.DeliveryID(), w.attempt.Body, w)
 }
 
-// attemptTracer makes the spans of attempts. Few of them are recorded: the others should cost
-// next to nothing.
+// attemptTracer makes the spans of attempts. Most spans are not recorded and should cost next to
+// nothing.
 type attemptTracer struct {
 	tracer  trace.Tracer // nil: no spans
 	options []trace.SpanStartOption
@@ -336,8 +336,8 @@ func newAttemptTracer(tracer trace.Tracer) attemptTracer {
 	return attemptTracer{tracer, []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}}
 }
 
-// begin begins the span of an attempt: in the trace of the event's append where that is recorded,
-// otherwise in one of its own. The URL may contain a secret, so the host alone is recorded.
+// begin starts the span of an attempt, in the trace of the event's append if that was recorded, and
+// otherwise in a new trace. The URL may contain a secret, so only the host is recorded.
 func (t attemptTracer) begin(ctx context.Context, w *work) (spanned context.Context, end func()) {
 	if t.tracer == nil {
 		return ctx, func() {}
@@ -366,17 +366,17 @@ func (t attemptTracer) begin(ctx context.Context, w *work) (spanned context.Cont
 }
 
 const (
-	// tracesTimeout bounds the look for traces: deliveries do not wait for it for longer.
+	// tracesTimeout bounds how long deliveries wait for reading traces.
 	tracesTimeout = 200 * time.Millisecond
-	// traceRetention is how long it is remembered in which trace an entry was appended.
-	// Most systems for traces keep them no longer.
+	// traceRetention is how long the trace of an append is kept. Most tracing systems keep traces
+	// no longer.
 	traceRetention = 7 * 24 * time.Hour
-	// tracesSlice is how many of them one transaction deletes.
+	// tracesSlice is how many traces one transaction deletes.
 	tracesSlice = 10_000
 )
 
-// forgetTraces deletes the traces of appends that are older than traceRetention, a
-// transaction for every tracesSlice of them; the rest the next time, if somebody has locked it.
+// forgetTraces deletes the traces of appends that are older than traceRetention, tracesSlice per
+// transaction. If another transaction has locked some, it leaves the rest for the next time.
 func (s *store) forgetTraces(ctx context.Context, now time.Time) error {
 	for deleted := int64(tracesSlice); deleted == tracesSlice; {
 		err := pg.InLimitedTx(ctx, s.pool, lockTimeout, func(tx pgx.Tx) error {
@@ -400,8 +400,8 @@ func (s *store) forgetTraces(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// readTraces adds to what was polled the traces in which the events were appended: one
-// for each, whatever was recorded.
+// readTraces adds to polled the traces in which the events were appended, one for each event even
+// if several were recorded.
 func (s *store) readTraces(ctx context.Context, polled *scheduler.Polled) error {
 	var workspaces, events []string
 	attempts := map[[2]string][]*scheduler.Attempt{}
@@ -439,7 +439,7 @@ func (s *store) readTraces(ctx context.Context, polled *scheduler.Polled) error 
 	return nil
 }
 
-// tracesSQL is the first trace of each event $2 in the workspace $1 beside it.
+// tracesSQL returns the first trace of each event in $2; $1 holds the workspace of each.
 const tracesSQL = `
 	SELECT k.workspace_id, k.event_id, t.traceparent
 	  FROM unnest($1::text[], $2::text[]) AS k (workspace_id, event_id)

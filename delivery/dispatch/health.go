@@ -19,8 +19,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// changeHealth turns a webhook off or warns that it is failing, repeating it until
-// it is done.
+// changeHealth turns a webhook off or warns that it is failing. It tries again until that works or
+// ctx ends.
 func (d *Dispatcher) changeHealth(ctx context.Context, c *scheduler.HealthChange) scheduler.Event {
 	for {
 		err := d.changeHealthOnce(ctx, c)
@@ -28,15 +28,15 @@ func (d *Dispatcher) changeHealth(ctx context.Context, c *scheduler.HealthChange
 			return scheduler.HealthChanged{Change: c}
 		}
 		d.logger.WarnContext(ctx, "cannot turn off a failing webhook or store a mail about it; trying again", "webhook", c.Key.WebhookID, "error", err)
-		flow.Pause(ctx, 4*retryPause)
+		flow.Sleep(ctx, 4*retryPause)
 	}
 }
 
-// changeHealthOnce may be repeated after an error: only the first time finds the
-// webhook in the epoch of the decision, and a mail is stored once.
+// changeHealthOnce may be repeated after an error: only the first success finds the webhook in the
+// epoch of the decision, and each mail is stored once.
 func (d *Dispatcher) changeHealthOnce(ctx context.Context, c *scheduler.HealthChange) error {
 	turnedOff := false
-	// It keeps a connection while it waits for a lock.
+	// It keeps a connection while it waits for a lock, so it does not wait long.
 	err := pg.InLimitedTx(ctx, d.store.pool, lockTimeout, func(tx pgx.Tx) (err error) {
 		if c.Change.TurnsOff() {
 			if turnedOff, err = turnOff(ctx, tx, c); err != nil || !turnedOff {
@@ -56,8 +56,8 @@ func (d *Dispatcher) changeHealthOnce(ctx context.Context, c *scheduler.HealthCh
 	return nil
 }
 
-// turnOff turns a webhook off and cancels its pending deliveries. It returns false
-// if the webhook was changed since the decision.
+// turnOff turns a webhook off and cancels up to cancelChunk pending deliveries. It returns false if
+// the webhook was changed since the decision.
 func turnOff(ctx context.Context, tx pgx.Tx, c *scheduler.HealthChange) (bool, error) {
 	var url, name string
 	err := tx.QueryRow(ctx, `
@@ -87,7 +87,7 @@ func turnOff(ctx context.Context, tx pgx.Tx, c *scheduler.HealthChange) (bool, e
 	return true, nil
 }
 
-// offReason is the reason in the webhook's row.
+// offReason returns the reason for the webhook's row.
 func offReason(c policy.Change) string {
 	if c == policy.TurnOffGone {
 		return "gone"
@@ -95,7 +95,8 @@ func offReason(c policy.Change) string {
 	return "failing"
 }
 
-// logHealth names the host alone: the rest of an address may hold a token.
+// logHealth logs a change of health. It names only the host, because the rest of an address may
+// hold a token.
 func (d *Dispatcher) logHealth(ctx context.Context, c *scheduler.HealthChange, turnedOff bool) {
 	message := "a webhook is failing"
 	switch {
@@ -104,14 +105,14 @@ func (d *Dispatcher) logHealth(ctx context.Context, c *scheduler.HealthChange, t
 	case turnedOff:
 		message = "turned off a webhook, because every attempt failed"
 	case c.Change.TurnsOff():
-		return // it was changed since
+		return // the webhook was changed since the decision
 	}
 	d.logger.WarnContext(ctx, message,
 		"workspace", c.Key.WorkspaceID, "webhook", c.Key.WebhookID, "host", c.Endpoint.URL.Host, "failing_since", c.Since, "error", c.Reason)
 }
 
-// notification is the mail to the finance team about a change
-// (docs/contract/decisions.md, "Webhooks").
+// notification returns the mail to the finance team about a change (docs/contract/decisions.md,
+// "Webhooks").
 func notification(c *scheduler.HealthChange, turnOffAfter time.Duration) *mail.Notification {
 	var subject, what, next string
 	after := Days(turnOffAfter)
@@ -151,8 +152,8 @@ func notification(c *scheduler.HealthChange, turnOffAfter time.Duration) *mail.N
 	return &mail.Notification{ID: "mail_" + id.String(), WorkspaceID: c.Key.WorkspaceID, WebhookID: c.Key.WebhookID, Subject: subject, Body: b.String()}
 }
 
-// longestLabel is how much of a webhook's label a subject has, in characters: mail
-// programs show little more, and a path can be long.
+// longestLabel is the maximum length of a webhook's label in a subject, in characters. A path can
+// be long, and mail programs show little more.
 const longestLabel = 160
 
 func shorten(label string) string {
@@ -162,8 +163,8 @@ func shorten(label string) string {
 	return label
 }
 
-// Days writes a duration in the largest unit of which it is a multiple: "3 days",
-// "1 hour", "90 seconds".
+// Days writes a duration in the largest unit that divides it evenly: "3 days", "1 hour", "90
+// seconds".
 func Days(d time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration
@@ -179,8 +180,8 @@ func Days(d time.Duration) string {
 	return d.String()
 }
 
-// indent sets a receiver's response apart from our own text and removes control
-// characters.
+// indent indents a receiver's response to set it apart from our own text, and replaces control
+// characters with spaces.
 func indent(answer string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f {

@@ -16,16 +16,16 @@ const (
 	maintenanceRetry    = time.Minute
 )
 
-// maintainAlways does the maintenance until ctx ends.
+// maintainAlways repeats the maintenance until ctx ends.
 func (d *Dispatcher) maintainAlways(ctx context.Context) {
-	for wait := maintenanceRetry; flow.Pause(ctx, wait); {
+	for wait := maintenanceRetry; flow.Sleep(ctx, wait); {
 		wait = d.maintain(ctx)
 	}
 }
 
-// maintain makes and drops partitions of the history, deletes old counts by interval and traces
-// of appends, and re-seals secrets that are under another key than the database's. It returns the
-// time until it is due again.
+// maintain makes and drops partitions of the history, deletes old interval counts and old traces of
+// appends, and reseals secrets that are under another key than the database's. It returns the time
+// until it is due again.
 func (d *Dispatcher) maintain(ctx context.Context) time.Duration {
 	err := d.store.maintain(ctx, d.clock(), d.cfg.Settings.Retention)
 	if err == nil {
@@ -38,7 +38,7 @@ func (d *Dispatcher) maintain(ctx context.Context) time.Duration {
 }
 
 func (s *store) maintain(ctx context.Context, now time.Time, retention time.Duration) error {
-	if err := s.checkClock(ctx, now); err != nil { // it drops the days that are past the retention
+	if err := s.checkClock(ctx, now); err != nil { // a wrong clock would drop the wrong days
 		return err
 	}
 	const days = `SELECT webhook_delivery_days(($1::timestamptz AT TIME ZONE 'UTC')::date, ($2::timestamptz AT TIME ZONE 'UTC')::date)`

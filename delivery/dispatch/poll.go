@@ -13,27 +13,26 @@ import (
 )
 
 const (
-	// A webhook that chose rare types passes over many entries. How many one
-	// statement looks at is bounded, so that it does not delay others. Missed events
-	// need a look into the history each.
+	// A webhook that chose rare types skips many entries. logWindow and missedWindow bound how many
+	// one statement examines, so that it does not delay others. Missed events also need a lookup in
+	// the history each.
 	logWindow    = 50_000
 	missedWindow = 4_000
 )
 
-// poll reads what there is to send to webhooks, and the settings of those that
-// were changed.
+// poll reads what to send to webhooks, and the settings of webhooks that were changed.
 func (d *Dispatcher) poll(ctx context.Context, p *scheduler.Poll) scheduler.Event {
 	limited, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	polled, err := d.store.poll(limited, p, d.clock())
 	if err != nil {
 		if ctx.Err() == nil {
-			d.outages.reading.Note(ctx, err)
+			d.outages.reading.LogTransition(ctx, err)
 		}
-		flow.Pause(ctx, retryPause)
+		flow.Sleep(ctx, retryPause)
 		return scheduler.PollFailed{Poll: p}
 	}
-	d.outages.reading.Note(ctx, nil)
+	d.outages.reading.LogTransition(ctx, nil)
 	if d.cfg.Tracer != nil {
 		if err := d.store.readTraces(limited, &polled); err != nil {
 			d.logger.DebugContext(ctx, "cannot read the traces of appends; attempts have traces of their own", "error", err)
@@ -42,7 +41,7 @@ func (d *Dispatcher) poll(ctx context.Context, p *scheduler.Poll) scheduler.Even
 	return polled
 }
 
-// poll reads what there is to send to webhooks.
+// poll reads what to send to webhooks.
 func (s *store) poll(ctx context.Context, p *scheduler.Poll, now time.Time) (polled scheduler.Polled, err error) {
 	answers, versions, err := s.readDue(ctx, p.Requests, now)
 	if err != nil {
@@ -77,8 +76,8 @@ func (s *store) poll(ctx context.Context, p *scheduler.Poll, now time.Time) (pol
 	return polled, nil
 }
 
-// rowState marks the one row for each webhook that is not a message. Other rows
-// have their scheduler.Source in its place.
+// rowState marks the one row per webhook that is not a message. Other rows have their
+// scheduler.Source in that column.
 const rowState = 10
 
 const dueSQL = `
@@ -114,9 +113,8 @@ const dueSQL = `
 	        WHERE e.workspace_id = k.w AND e.position >= q.position AND e.position <= q.position ORDER BY e.position) AS e
 	 WHERE k.retry_limit > 0`
 
-// readDue reads for many webhooks at once: the next entries of the log, up to the
-// visible position, and the deliveries whose retry is due. It returns the version
-// of each webhook's settings, too.
+// readDue reads, for many webhooks at once, the next entries of the log up to the visible position
+// and the deliveries whose retry is due. It also returns the version of each webhook's settings.
 func (s *store) readDue(ctx context.Context, requests []scheduler.PollRequest, now time.Time) (answers []scheduler.PollResult, versions []int, err error) {
 	var (
 		n               = len(requests)
@@ -171,8 +169,8 @@ func scanDue(rows pgx.Rows, answers []scheduler.PollResult, versions []int) erro
 	return rows.Err()
 }
 
-// addDue adds a row to the answer of its webhook. It reports whether it is the row of the
-// webhook itself.
+// addDue adds a row to the answer of its webhook. It reports whether the row is the webhook itself
+// rather than a message.
 func addDue(kind int, m *scheduler.Attempt, at *time.Time, a *scheduler.PollResult) (state bool) {
 	if kind == rowState {
 		a.Found, a.Visible = true, m.Position

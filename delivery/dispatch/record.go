@@ -17,10 +17,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 )
 
-// record writes a record, repeating it until it is written or the lease is over:
-// the result of an attempt must not be lost because the database is away. Then it
-// releases webhooks. What another transaction has locked it returns to the
-// scheduler, which has it written apart.
+// record writes a record and then releases webhooks. It tries again until the record is written or
+// the lease has ended, because the result of an attempt must not be lost when the database is away.
+// It returns parts that another transaction has locked to the scheduler, which has them written
+// apart.
 func (d *Dispatcher) record(ctx context.Context, r *scheduler.Record) {
 	var locked []*scheduler.Record
 	defer func() { d.post(scheduler.Recorded{Record: r, Locked: locked}) }()
@@ -45,17 +45,16 @@ func (d *Dispatcher) record(ctx context.Context, r *scheduler.Record) {
 			return
 		}
 		d.logger.WarnContext(ctx, "cannot record attempts; trying again", "attempts", len(r.Attempts), "error", err, "retry_in", wait)
-		flow.Pause(ctx, wait)
+		flow.Sleep(ctx, wait)
 	}
 }
 
-// writersApart is how many parts of a record are written side by side.
+// writersApart is how many parts of a record are written concurrently.
 const writersApart = 4
 
-// writeParts writes parts of a record, each in a transaction of its own. A part of
-// several webhooks that finds one of them locked is split. It returns the parts that
-// could not be written, with an error of one of them, and those of single webhooks
-// that are locked.
+// writeParts writes parts of a record, each in a transaction of its own. It splits a part of
+// several webhooks if one of them is locked. It returns the parts that could not be written, with
+// the error of one of them, and the parts of single webhooks that are locked.
 func (d *Dispatcher) writeParts(ctx context.Context, parts []*scheduler.Record) (failed, locked []*scheduler.Record, err error) {
 	if len(parts) == 1 {
 		err = d.writePart(ctx, parts[0])
@@ -73,7 +72,7 @@ func (d *Dispatcher) writeParts(ctx context.Context, parts []*scheduler.Record) 
 	return writeEach(ctx, d, parts)
 }
 
-// writeEach writes parts of single webhooks side by side.
+// writeEach writes parts of single webhooks concurrently.
 func writeEach(ctx context.Context, d *Dispatcher, parts []*scheduler.Record) (failed, locked []*scheduler.Record, err error) {
 	errs := make([]error, len(parts))
 	var group errgroup.Group
@@ -107,7 +106,7 @@ func (d *Dispatcher) writePart(ctx context.Context, r *scheduler.Record) error {
 	return nil
 }
 
-// countAttempts counts attempts that were recorded, by interval.
+// countAttempts counts recorded attempts by interval.
 func countAttempts(w *rollup.Writer, attempts []scheduler.AttemptRecord) {
 	for i := range attempts {
 		a := &attempts[i]
@@ -117,8 +116,8 @@ func countAttempts(w *rollup.Writer, attempts []scheduler.AttemptRecord) {
 	}
 }
 
-// release gives webhooks back. One that another transaction has locked stays held
-// under the lease until it is found at a renewal.
+// release releases webhooks. A webhook that another transaction has locked stays held under the
+// lease until a renewal finds it.
 func (d *Dispatcher) release(ctx context.Context, lease string, releases []scheduler.CursorRecord) {
 	if len(releases) == 0 {
 		return
@@ -141,11 +140,10 @@ func (d *Dispatcher) release(ctx context.Context, lease string, releases []sched
 	}
 }
 
-// record writes all parts of a record in one round trip and one transaction.
-// Repeating it after an error is safe: the first attempt of a delivery is there
-// already, and a later one knows how many came before it. The error satisfies
-// leaseIsOver when nothing was written because the lease is over or the clock is
-// wrong, and pg.Locked when a row was locked.
+// record writes all parts of a record in one round trip and one transaction. Repeating it after an
+// error is safe: a first attempt that is stored already is not stored again, and a later attempt is
+// added only if the right number came before it. The error satisfies leaseIsOver if nothing was
+// written because the lease has ended or the clock is wrong, and pg.Locked if a row was locked.
 func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -163,8 +161,8 @@ func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time) 
 	return nil
 }
 
-// queueAttempts adds first attempts to the history as new deliveries, later ones
-// to their delivery, and keeps what is to be tried again.
+// queueAttempts adds first attempts to the history as new deliveries, adds later ones to their
+// delivery, and stores pending deliveries for their next attempt.
 func queueAttempts(b *pgx.Batch, attempts []scheduler.AttemptRecord, now time.Time) {
 	var first, pending []scheduler.AttemptRecord
 	for i := range attempts {
@@ -209,7 +207,7 @@ func queueFirstAttempts(b *pgx.Batch, list []scheduler.AttemptRecord) {
 		    ON CONFLICT DO NOTHING`, ws, hs, positions, created, ids, types, states, next, attempts)
 }
 
-// nextOf is the time of the next attempt; nil when there is none.
+// nextOf returns the time of the next attempt; nil: there is none.
 func nextOf(a *scheduler.AttemptRecord) *time.Time {
 	if a.State != policy.Pending {
 		return nil
@@ -217,8 +215,8 @@ func nextOf(a *scheduler.AttemptRecord) *time.Time {
 	return &a.Next
 }
 
-// queueLaterAttempt has a statement for each attempt, because one for all of them
-// would look into every day's partition of the history.
+// queueLaterAttempt queues a statement for each attempt, because one for all of them would search
+// every day's partition of the history.
 func queueLaterAttempt(b *pgx.Batch, a *scheduler.AttemptRecord) {
 	b.Queue(`
 		UPDATE webhook_delivery
@@ -227,8 +225,8 @@ func queueLaterAttempt(b *pgx.Batch, a *scheduler.AttemptRecord) {
 		a.Key.WorkspaceID, a.Key.WebhookID, a.Position, a.CreatedAt,
 		string(a.State), nextOf(a), string(a.Result.AppendJSON(nil)), a.Number-1)
 	if a.State != policy.Pending {
-		// A range of one value is found along the key, see PoolSettings. A DELETE has no order, so it
-		// takes the row by its place, which the lock keeps.
+		// A one-value range uses the key's index, see PoolSettings. A DELETE has no ORDER BY, so it
+		// finds the row by ctid, which the lock keeps.
 		b.Queue(`
 			SELECT 1 FROM webhook_waiting q
 			 WHERE q.workspace_id = $1 AND q.webhook_id = $2 AND q.position >= $3 AND q.position <= $3 AND q.attempts < $4 ORDER BY q.position FOR UPDATE`,
@@ -241,9 +239,9 @@ func queueLaterAttempt(b *pgx.Batch, a *scheduler.AttemptRecord) {
 	}
 }
 
-// queuePending has each delivery wait for its next attempt. What was sent to another address than
-// the webhook has by now is due at once. The webhook's row is locked before it is read, so that a
-// change of the address either shows here or finds the row that is written.
+// queuePending makes each delivery wait for its next attempt. If it was sent to an address that the
+// webhook no longer has, it is due at once. The statement locks the webhook's row before it reads
+// it, so that it sees a change of the address, or the change finds the row that it writes.
 func queuePending(b *pgx.Batch, list []scheduler.AttemptRecord, now time.Time) {
 	var (
 		n             = len(list)
@@ -297,8 +295,8 @@ func queueCursors(b *pgx.Batch, lease string, list []scheduler.CursorRecord) {
 			replayed[i] = &c.Replayed
 		}
 	}
-	// A record that is repeated moves no cursor, and so counts nothing again. The holder is compared
-	// in a way that no index serves: a process may hold many webhooks, which would be read for each.
+	// A repeated record moves no cursor, and so counts nothing again. The comparison of the holder
+	// uses no index on purpose: a process may hold many webhooks, which would be read for each row.
 	b.Queue(`
 		UPDATE webhook_cursor c
 		   SET expired = c.expired + CASE WHEN m.position > c.position THEN m.expired ELSE 0 END
@@ -339,7 +337,7 @@ func queueHealth(b *pgx.Batch, list []scheduler.HealthRecord) {
 		 WHERE w.workspace_id = f.w AND w.webhook_id = f.h AND w.epoch = f.epoch AND w.url_version = f.address`, ws, hs, epochs, since, memories, warned, addresses)
 }
 
-// memoryJSON is what the rules for turning a webhook off remember, as its row has it.
+// memoryJSON returns what the rules for turning a webhook off remember, as its row stores it.
 func memoryJSON(m *policy.Memory) string {
 	text, err := json.Marshal(m)
 	if err != nil {

@@ -1,13 +1,13 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
@@ -17,33 +17,36 @@ import (
 
 // store holds the dispatcher's SQL.
 type store struct {
-	pool      *pgxpool.Pool
+	pool      pg.DB
+	lease     pg.DB // for statements about the lease; nil: pool
 	keyring   *keyring.Keyring
 	leaseTime time.Duration
 }
 
 const (
-	// statementTimeout bounds a statement, whose connection may have died without
-	// notice.
+	// statementTimeout bounds a statement, because its connection may have died unnoticed.
 	statementTimeout = 30 * time.Second
 
-	// lockTimeout is how long a statement waits for a lock of another transaction,
-	// such as that of a person at psql. What it would hold up is done without the
-	// webhook whose row is locked.
+	// lockTimeout is how long a statement waits for a lock of another transaction, such as a psql
+	// session. The work then goes on without the webhook whose row is locked.
 	lockTimeout = 100 * time.Millisecond
 
-	// retryPause is the pause after a statement failed, because the database may be
-	// away. Where it grows, it doubles up to maxRetryPause.
+	// retryPause is the pause after a failed statement, because the database may be away. Callers
+	// that back off double it, up to maxRetryPause.
 	retryPause    = 250 * time.Millisecond
 	maxRetryPause = 2 * time.Second
 )
 
-// holds is true of a lease i that is not over. A lease is of one run of the database
-// server, and of one table, because a dump can be restored into a server that runs on:
-// after a failover or the restore of a backup the log may be an older one than the one
-// whose positions the process remembers, so it has to load its webhooks again.
+// holds is an SQL condition: lease i has not ended. A lease is valid for one run of the database
+// server only, because after a failover or the restore of a backup the log may be older than the
+// positions that a process remembers, so the process must load its webhooks again. A lease is valid
+// for one table only, because a dump can be restored into a running server.
 const holds = `(i.workspace_id = '*' AND i.lease_until > clock_timestamp() AND i.server_start = pg_postmaster_start_time()
 	AND i.of_table = i.tableoid)`
+
+// leases returns the connections for statements about the lease. They do not wait for other
+// statements.
+func (s *store) leases() pg.DB { return cmp.Or(s.lease, s.pool) }
 
 // split returns the two columns of keys, for unnest.
 func split(keys []scheduler.Key) (workspaces, webhooks []string) {
@@ -54,8 +57,8 @@ func split(keys []scheduler.Key) (workspaces, webhooks []string) {
 	return workspaces, webhooks
 }
 
-// limited runs a statement that waits for locks no longer than lockTimeout; pg.Locked
-// reports that error.
+// limited runs a statement that waits for locks no longer than lockTimeout. pg.Locked reports
+// whether the error is about such a lock.
 func (s *store) limited(ctx context.Context, sql string, args ...any) error {
 	b := &pgx.Batch{}
 	b.Queue(`SELECT set_config('lock_timeout', $1, true)`, pg.Milliseconds(lockTimeout))
@@ -64,7 +67,7 @@ func (s *store) limited(ctx context.Context, sql string, args ...any) error {
 	return err
 }
 
-// keys returns the webhooks that a statement names; doing is for the error.
+// keys returns the webhooks that a statement selects. doing describes the statement in errors.
 func (s *store) keys(ctx context.Context, doing, sql string, args ...any) ([]scheduler.Key, error) {
 	rows, err := s.pool.Query(ctx, sql, args...)
 	if err != nil {
@@ -77,9 +80,9 @@ func (s *store) keys(ctx context.Context, doing, sql string, args ...any) ([]sch
 	return keys, nil
 }
 
-// A process whose clock is wrong does not deliver. With a clock that is ahead every event
-// is past its retention, and so are the pages of the history; retries that it records
-// wait for years; and receivers refuse what it signs.
+// A process whose clock is wrong does not deliver. If its clock is ahead, every event and every day
+// of the history is past the retention, the retries that it records wait for years, and receivers
+// refuse its signatures.
 
 // clockError says that the process's clock and the database's are more than 5 minutes
 // apart.
@@ -108,7 +111,7 @@ type Lag struct {
 	WorkspaceID string `json:"workspace_id"`
 	WebhookID   string `json:"webhook_id"`
 	State       string `json:"state"`    // on, off or paused
-	Position    int64  `json:"position"` // everything up to it was sent once; up to a second old
+	Position    int64  `json:"position"` // everything up to it had a first attempt; may be a second old
 	Visible     int64  `json:"visible"`
 	Entries     int64  `json:"lag_entries"` // entries between them, whether or not they are for this webhook
 
@@ -117,12 +120,12 @@ type Lag struct {
 	Seconds float64 `json:"lag_seconds"`
 
 	Waiting int64 `json:"waiting"` // deliveries that will be tried again
-	Held    bool  `json:"held"`    // a process delivers it
+	Held    bool  `json:"held"`    // a process delivers to it
 }
 
-// ReadStatus returns the lag of every webhook, or of those of one workspace.
-// Webhooks that are off have none.
-func ReadStatus(ctx context.Context, pool *pgxpool.Pool, workspaceID string) ([]Lag, error) {
+// ReadStatus returns the lag of every webhook in a workspace, or in all if workspaceID is empty.
+// Webhooks that are off have no lag.
+func ReadStatus(ctx context.Context, pool pg.DB, workspaceID string) ([]Lag, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT w.workspace_id, w.webhook_id, w.state, c.position, v.position,
 		       CASE WHEN w.state <> 'off' THEN greatest(v.position - c.position, 0) ELSE 0 END,

@@ -26,11 +26,11 @@ func (d *Dispatcher) listen(ctx context.Context) {
 	}
 }
 
-// sweepShare is the largest part of the time that sweeps take: one in fifty.
+// sweepShare limits sweeps to one fiftieth of the time.
 const sweepShare = 50
 
-// sweep finds the webhooks that have something to do and that no other process
-// holds: a notification was lost, a process died, or a retry is due.
+// sweep finds webhooks with work that no other process holds: a notification was lost, a process
+// died, or a retry is due.
 func (d *Dispatcher) sweep(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -44,7 +44,7 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 		began := time.Now()
 		next, err := d.sweepOnce(ctx)
 		if ctx.Err() == nil {
-			d.outages.searching.Note(ctx, err)
+			d.outages.searching.LogTransition(ctx, err)
 		}
 		least := sweepShare * time.Since(began)
 		wait := max(d.cfg.Sweep, least)
@@ -55,7 +55,7 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 	}
 }
 
-// sweepOnce returns the time until the next retry is due; 0: none waits.
+// sweepOnce sweeps once and returns the time until the next retry is due; 0: none waits.
 func (d *Dispatcher) sweepOnce(ctx context.Context) (next time.Duration, err error) {
 	found, outdated, err := d.store.sweep(ctx, *d.lease.Load(), d.clock())
 	if err != nil {
@@ -74,8 +74,8 @@ func (d *Dispatcher) sweepOnce(ctx context.Context) (next time.Duration, err err
 	return max(due.Sub(d.clock()), time.Millisecond), nil
 }
 
-// sweep returns the webhooks with something to do that are held by no other
-// process, those that are held by this one though they are paused, and those that are off and have deliveries to be cancelled.
+// sweep returns the webhooks with work that no other process holds, and paused webhooks that this
+// process still holds. outdated are webhooks that are off and have deliveries to cancel.
 func (s *store) sweep(ctx context.Context, lease string, now time.Time) (found []scheduler.Candidate, outdated []scheduler.Key, err error) {
 	rows, err := s.pool.Query(ctx, `
 		SELECT workspace_id, webhook_id, max(visible) FROM (
@@ -114,7 +114,7 @@ func scanCandidate(row pgx.CollectableRow) (c scheduler.Candidate, err error) {
 	return c, err
 }
 
-// nextRetry is when the next retry of any webhook is due; zero: none waits.
+// nextRetry returns when the next retry of any webhook is due; zero: none waits.
 func (s *store) nextRetry(ctx context.Context, now time.Time) (time.Time, error) {
 	var at *time.Time
 	err := s.pool.QueryRow(ctx, `SELECT min(next_attempt_at) FROM webhook_waiting WHERE next_attempt_at > $1`, now).Scan(&at)

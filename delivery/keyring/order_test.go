@@ -42,7 +42,7 @@ func (b *between) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQue
 }
 
 // poolWith is another pool of the database, with a tracer.
-func (b *bench) poolWith(tracer pgx.QueryTracer) *pgxpool.Pool {
+func (b *bench) poolWith(tracer pgx.QueryTracer) testkit.DB {
 	b.t.Helper()
 	cfg := b.pool.Config()
 	cfg.ConnConfig.Tracer = tracer

@@ -1,8 +1,7 @@
-// This file knows under which key the secrets of a database's webhooks are
-// sealed. The key itself is outside of the database (LEDGERFEED_SECRET_KEY, or a file
-// in the data directory); the database has its fingerprint, so that a process with
-// another key is refused in words instead of sealing what others cannot open, or of
-// failing to open what others sealed.
+// This file keeps track of the key under which a database's webhook secrets are sealed. The key
+// itself is outside the database (LEDGERFEED_SECRET_KEY, or a file in the data directory). The
+// database holds only its fingerprint, so that a process with another key gets a clear error.
+// Otherwise the process would seal secrets that others cannot open, or fail to open theirs.
 
 package keyring
 
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
@@ -24,11 +22,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
-// State is what a database says about its keys.
+// State is what a database records about its keys.
 type State struct {
-	Sealing *Fingerprint        // what new secrets are sealed under; nil: none was ever used
-	Secrets map[Fingerprint]int // secrets that are in use, by the key that they are sealed under
-	Lost    []Fingerprint       // given up: secrets under them are not opened any more
+	Sealing *Fingerprint        // the key that seals new secrets; nil: none was ever used
+	Secrets map[Fingerprint]int // how many secrets in use each key seals
+	Lost    []Fingerprint       // keys given up: secrets sealed under them can no longer be opened
 }
 
 // DB is a pool or a transaction.
@@ -36,7 +34,7 @@ type DB interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// ReadState reads the state. Old secrets count until their overlap is over.
+// ReadState reads the state. It counts old secrets until their overlap ends.
 func ReadState(ctx context.Context, db DB, now time.Time) (*State, error) {
 	rows, err := db.Query(ctx, `
 		SELECT fingerprint, state, 0 FROM secret_key WHERE workspace_id = '*' AND state <> 'former'
@@ -76,8 +74,8 @@ func ReadState(ctx context.Context, db DB, now time.Time) (*State, error) {
 	return s, nil
 }
 
-// Unused tells whether nothing is sealed that could be opened, so that another key
-// may take the place of the one before.
+// Unused reports whether no sealed secret could still be opened, so that another key may replace
+// the current one.
 func (s *State) Unused() bool {
 	for f, n := range s.Secrets {
 		if n > 0 && !slices.Contains(s.Lost, f) {
@@ -87,8 +85,8 @@ func (s *State) Unused() bool {
 	return true
 }
 
-// Missing returns the keys that a process must have and a keyring lacks: the one that
-// seals, and those under which there are secrets, unless they were given up.
+// Missing returns the keys that a process must have and k lacks: the key that seals, and every key
+// under which secrets are sealed, except keys given up. A nil k has no keys.
 func (s *State) Missing(k *Keyring) []Fingerprint {
 	need := maps.Clone(s.Secrets)
 	for _, lost := range s.Lost {
@@ -105,8 +103,7 @@ func (s *State) Missing(k *Keyring) []Fingerprint {
 	return slices.SortedFunc(maps.Keys(need), Fingerprint.Compare)
 }
 
-// Check returns a *MissingError for a keyring that lacks a key; nil stands for one
-// without keys.
+// Check returns a *MissingError if k lacks a key. A nil k has no keys.
 func (s *State) Check(k *Keyring) error {
 	missing := s.Missing(k)
 	if len(missing) == 0 {
@@ -123,7 +120,7 @@ func (s *State) Check(k *Keyring) error {
 type MissingError struct {
 	Missing []Fingerprint
 	Secrets int    // how many cannot be opened without them
-	Reason  string // why there is no key at all; empty: those that there are do not fit
+	Reason  string // why there is no key at all; empty: there are keys, but not the right ones
 }
 
 // Error names the keys, and says what to do.
@@ -141,10 +138,9 @@ func (e *MissingError) Error() string {
 		"ledgerfeed secret-key rotate --help says what can be done if it is lost for good", what, strings.Join(names, " and "), e.Secrets)
 }
 
-// Sealing returns the keyring with the database's own key as the one that seals, in
-// a transaction that seals something. Until it ends, the key cannot be rotated. The
-// first keyring that is used gives the database its key. The error is a
-// *MissingError when the keyring lacks the key.
+// Sealing returns k with the database's own key as the one that seals, for a transaction that seals
+// something. The key cannot be rotated until the transaction ends. If the database has no key yet,
+// the first key of k becomes its key. The error is a *MissingError if k lacks the database's key.
 func Sealing(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) (*Keyring, error) {
 	s, err := ReadState(ctx, tx, now)
 	if err != nil {
@@ -168,9 +164,10 @@ func Sealing(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) (*Keyrin
 	return under, nil
 }
 
-// Hold checks that a keyring has the key that seals, in a transaction that tells others of its keys.
-// Until it ends, the key cannot be rotated: a rotation either comes before, and is seen here, or
-// finds what the transaction has told. The error is a *MissingError when the keyring lacks the key.
+// Hold checks that k has the key that seals, in a transaction that tells other processes about its
+// keys. The key cannot be rotated until the transaction ends. A rotation either comes before and
+// Hold sees it, or it comes after and sees the keys of this process. The error is a *MissingError
+// if k lacks the key.
 func Hold(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) error {
 	s, err := lockAndRead(ctx, tx, "ROW SHARE", now)
 	if err != nil || s.Sealing == nil {
@@ -182,11 +179,10 @@ func Hold(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) error {
 	return nil
 }
 
-// Register makes the first key of a keyring the database's own unless it has one, and
-// checks the keyring: the error is a *MissingError when it lacks a key. A key that
-// nothing is sealed under is replaced, unless a process that delivers has it. Of
-// processes that call it at the same time with different keys, those that come too
-// late are refused when they seal.
+// Register makes the first key of k the database's own key, unless the database has one. The error
+// is a *MissingError if k lacks a key. Register replaces a key under which no secret is sealed,
+// unless a delivering process has it. If several processes call it at once with different keys, one
+// key wins and the other processes get an error when they seal.
 func Register(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) error {
 	s, err := ReadState(ctx, tx, now)
 	if err != nil {
@@ -195,7 +191,7 @@ func Register(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) error {
 	if err := s.Check(k); err == nil && s.Sealing != nil || err != nil && !s.Unused() {
 		return err
 	}
-	if s, err = lockAndRead(ctx, tx, "EXCLUSIVE", now); err != nil { // others may have been faster
+	if s, err = lockAndRead(ctx, tx, "EXCLUSIVE", now); err != nil { // another process may have been faster
 		return err
 	}
 	first, check := k.Fingerprints()[0], s.Check(k)
@@ -215,10 +211,10 @@ func Register(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) error {
 	return s.replace(ctx, tx, first, now)
 }
 
-// lockAndRead reads the state with a lock until the end of the transaction. Callers
-// that make a secret take ROW SHARE, which many hold at the same time; callers that change
-// the state take EXCLUSIVE, which waits for them and keeps others out. A transaction takes
-// EXCLUSIVE first if it needs both.
+// lockAndRead locks the state until the end of the transaction, and reads it. Callers that make a
+// secret take ROW SHARE, which many can hold at the same time. Callers that change the state take
+// EXCLUSIVE, which waits for ROW SHARE and keeps it out. A transaction that needs both takes
+// EXCLUSIVE first.
 func lockAndRead(ctx context.Context, tx pgx.Tx, mode string, now time.Time) (*State, error) {
 	if err := lockState(ctx, tx, mode); err != nil {
 		return nil, err
@@ -233,8 +229,8 @@ func lockState(ctx context.Context, tx pgx.Tx, mode string) error {
 	return nil
 }
 
-// replace makes another key the one that seals, with a line in the audit trail. The
-// state is locked.
+// replace makes another key the one that seals, and adds a line to the audit trail. The caller has
+// locked the state.
 func (s *State) replace(ctx context.Context, tx pgx.Tx, to Fingerprint, now time.Time) error {
 	if _, err := tx.Exec(ctx, `UPDATE secret_key SET state = 'former', since = $1 WHERE workspace_id = '*' AND state = 'sealing'`, now); err != nil {
 		return fmt.Errorf("replace the secret key: %w", err)
@@ -259,8 +255,8 @@ func mark(ctx context.Context, tx pgx.Tx, f Fingerprint, state string, now time.
 	return nil
 }
 
-// countProcesses counts the processes that deliver of which a condition about a key
-// is true.
+// countProcesses counts the delivering processes that meet a condition. $1 in the condition is the
+// key.
 func countProcesses(ctx context.Context, tx pgx.Tx, condition string, f Fingerprint) (n int, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT count(*) FROM webhook_instance WHERE workspace_id = '*' AND lease_until > clock_timestamp() AND (`+condition+`)`, f[:]).Scan(&n)
@@ -270,8 +266,8 @@ func countProcesses(ctx context.Context, tx pgx.Tx, condition string, f Fingerpr
 	return n, nil
 }
 
-// NotReadyError says that processes that deliver webhooks do not have the new key
-// yet: after a rotation they could not sign any more.
+// NotReadyError says that delivering processes do not have the new key yet. After a rotation they
+// could no longer sign.
 type NotReadyError struct {
 	Processes int
 	Key       Fingerprint
@@ -283,7 +279,7 @@ func (e *NotReadyError) Error() string {
 		"separated by a comma, and then run this again", plural.Of(e.Processes, "running process that delivers webhooks does not have", "running processes that deliver webhooks do not have"), e.Key)
 }
 
-// HeldError says that a process that delivers webhooks has a key that was to be given up.
+// HeldError says that a delivering process has a key that was to be given up.
 type HeldError struct{ Key Fingerprint }
 
 // Error says what to do.
@@ -292,18 +288,18 @@ func (e *HeldError) Error() string {
 		"run this with the settings of that process (--config, LEDGERFEED_SECRET_KEY or its data directory)", e.Key)
 }
 
-// Rotate makes the first key of a keyring the one that seals. The others must open
-// what is stored, except those to give up: if they are missing, they are marked as lost, and
-// webhooks whose secrets are sealed under them need new ones. Another key that is missing is
-// never given up, because nobody was asked about it. Reseal follows. The
-// error is a *MissingError, a *HeldError, or a *NotReadyError. The audit trail has a line about it.
+// Rotate makes the first key of k the one that seals, and adds a line to the audit trail. Call
+// Reseal afterwards. k must have all keys that stored secrets need, except those in giveUp. Rotate
+// marks missing keys in giveUp as lost; webhooks whose secrets are sealed under them need new
+// secrets. It never gives up another missing key, because nobody was asked about it. The error is a
+// *MissingError, a *HeldError, or a *NotReadyError.
 //
-// It waits for the lock for short times with pauses between them, because callers that
-// make a secret queue behind it.
-func Rotate(ctx context.Context, pool *pgxpool.Pool, k *Keyring, now time.Time, giveUp []Fingerprint) error {
+// Rotate waits for the lock in short turns with pauses between them, because callers that make a
+// secret queue behind it.
+func Rotate(ctx context.Context, pool pg.DB, k *Keyring, now time.Time, giveUp []Fingerprint) error {
 	for turn := 1; ; turn++ {
 		err := rotate(ctx, pool, k, now, giveUp)
-		if !pg.Locked(err) || turn == rotateTurns || !flow.Pause(ctx, rotatePause) {
+		if !pg.Locked(err) || turn == rotateTurns || !flow.Sleep(ctx, rotatePause) {
 			return err
 		}
 	}
@@ -311,11 +307,11 @@ func Rotate(ctx context.Context, pool *pgxpool.Pool, k *Keyring, now time.Time, 
 
 const (
 	rotateTurns       = 30
-	rotateLockTimeout = 200 * time.Millisecond // a turn
-	rotatePause       = time.Second            // between two
+	rotateLockTimeout = 200 * time.Millisecond // per turn
+	rotatePause       = time.Second            // between turns
 )
 
-func rotate(ctx context.Context, pool *pgxpool.Pool, k *Keyring, now time.Time, giveUp []Fingerprint) error {
+func rotate(ctx context.Context, pool pg.DB, k *Keyring, now time.Time, giveUp []Fingerprint) error {
 	to := k.Fingerprints()[0]
 	return pg.InLimitedTx(ctx, pool, rotateLockTimeout, func(tx pgx.Tx) error {
 		s, err := lockAndRead(ctx, tx, "EXCLUSIVE", now)
@@ -365,18 +361,18 @@ func rotate(ctx context.Context, pool *pgxpool.Pool, k *Keyring, now time.Time, 
 
 const (
 	resealBatch       = 500                    // webhooks that Reseal reads at once
-	resealLockTimeout = 200 * time.Millisecond // that it waits for a webhook's row
+	resealLockTimeout = 200 * time.Millisecond // how long it waits for a webhook's row
 )
 
 // errReplaced says that another key has become the one that seals.
 var errReplaced = errors.New("another key seals by now")
 
-// Reseal seals under the database's key what is sealed under another one of the
-// keyring, a webhook at a time, and returns how many webhooks it changed. What cannot
-// be opened stays as it is. A webhook whose row is locked for long is passed over, and
-// named in the error at the end: call it again. If another key becomes the one that seals
-// meanwhile, it begins again with that key.
-func Reseal(ctx context.Context, pool *pgxpool.Pool, k *Keyring, now time.Time) (n int, err error) {
+// Reseal seals under the database's key all secrets that are sealed under another key of k, one
+// webhook at a time, and returns how many webhooks it changed. It leaves secrets that cannot be
+// opened as they are. It skips webhooks whose rows stay locked, and at the end returns an error
+// about one of them; call it again then. If another key becomes the one that seals meanwhile,
+// Reseal starts again with that key.
+func Reseal(ctx context.Context, pool pg.DB, k *Keyring, now time.Time) (n int, err error) {
 	for {
 		s, err := ReadState(ctx, pool, now)
 		if err != nil {
@@ -397,9 +393,9 @@ func Reseal(ctx context.Context, pool *pgxpool.Pool, k *Keyring, now time.Time) 
 	}
 }
 
-// resealUnder is Reseal under the first key of the keyring; errReplaced if that key does not
-// seal any more.
-func resealUnder(ctx context.Context, pool *pgxpool.Pool, under *Keyring) (n int, err error) {
+// resealUnder is Reseal under the first key of the keyring. It returns errReplaced if that key no
+// longer seals.
+func resealUnder(ctx context.Context, pool pg.DB, under *Keyring) (n int, err error) {
 	var locked error
 	for after := (webhook{}); ; {
 		list, err := readSealed(ctx, pool, under.Fingerprints()[0], after)
@@ -430,7 +426,7 @@ func resealUnder(ctx context.Context, pool *pgxpool.Pool, under *Keyring) (n int
 type webhook struct{ workspaceID, id string }
 
 // readSealed reads the next webhooks with a secret that is sealed under another key.
-func readSealed(ctx context.Context, pool *pgxpool.Pool, f Fingerprint, after webhook) ([]webhook, error) {
+func readSealed(ctx context.Context, pool pg.DB, f Fingerprint, after webhook) ([]webhook, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT workspace_id, webhook_id FROM webhook
 		 WHERE (workspace_id, webhook_id) > ($1, $2) AND (substring(secret FOR 8) <> $3 OR substring(old_secret FOR 8) <> $3
@@ -449,12 +445,14 @@ func readSealed(ctx context.Context, pool *pgxpool.Pool, f Fingerprint, after we
 	return list, nil
 }
 
-// reseal seals the secrets under the first key of the keyring; errReplaced if that key does
-// not seal any more. It reads and writes them under two locks:
-//   - No rotation comes in between, after which nobody may seal under this key.
-//   - Nobody changes the row in between. A new secret for the webhook leaves the one before it
-//     behind as the old one, under whichever key that was sealed.
-func (w webhook) reseal(ctx context.Context, pool *pgxpool.Pool, k *Keyring) (changed bool, err error) {
+// reseal seals the secrets under the first key of the keyring. It returns errReplaced if that key
+// no longer seals. It reads and writes the secrets under two locks:
+//
+//   - The lock on the state prevents a rotation in between, after which nobody may seal under this
+//     key.
+//   - The lock on the row prevents a change of the row in between. A new secret keeps the one
+//     before it as the old secret, under whichever key sealed that.
+func (w webhook) reseal(ctx context.Context, pool pg.DB, k *Keyring) (changed bool, err error) {
 	err = pg.InLimitedTx(ctx, pool, resealLockTimeout, func(tx pgx.Tx) error {
 		if err := lockState(ctx, tx, "ROW SHARE"); err != nil {
 			return err
@@ -502,7 +500,7 @@ func (w webhook) reseal(ctx context.Context, pool *pgxpool.Pool, k *Keyring) (ch
 	return changed && err == nil, err
 }
 
-// again seals a secret under the first key. One that cannot be opened stays as it is.
+// again seals a secret under the first key. It returns a secret that cannot be opened as it is.
 func (w webhook) again(k *Keyring, box []byte) []byte {
 	if box == nil || k.Current(box) {
 		return box

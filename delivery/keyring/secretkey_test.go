@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -27,7 +26,7 @@ const (
 // bench is a database with a workspace.
 type bench struct {
 	t    *testing.T
-	pool *pgxpool.Pool
+	pool testkit.DB
 }
 
 func setup(t *testing.T) *bench {

@@ -1,7 +1,6 @@
-// Package mail sends notifications about webhooks to the finance team of a
-// workspace (docs/contract/decisions.md, "Mail goes out over"). A notification
-// is stored in the transaction of what it is about; Run sends what is stored,
-// from any number of processes.
+// Package mail emails the finance team of a workspace about webhooks (docs/contract/decisions.md,
+// "Mail goes out over"). Store stores a notification in the transaction of the change that it is
+// about. Run sends stored notifications; any number of processes may run it.
 package mail
 
 import (
@@ -16,11 +15,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/wneessen/go-mail"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Settings say how mail is sent.
@@ -33,13 +32,12 @@ type Settings struct {
 	// From is the sender's address. Required with URL.
 	From string
 
-	// RequireTLS lets mail out over TLS only: a server at an smtp:// address that
-	// does not offer STARTTLS gets none. Without it, such a server gets mail in
-	// plain text.
+	// RequireTLS sends mail over TLS only: a server at an smtp:// address that does not offer
+	// STARTTLS gets no mail. Without it, such a server gets mail in plain text.
 	RequireTLS bool
 }
 
-// Check tells which of the settings have the right form.
+// Check reports which of the settings have the right form.
 func (s Settings) Check() (urlOK, fromOK bool) {
 	_, err := parseURL(s.URL)
 	_, fromErr := netmail.ParseAddress(s.From)
@@ -56,12 +54,12 @@ func parseURL(text string) (*url.URL, error) {
 
 const (
 	sendTimeout = 30 * time.Second
-	// sendLease is how long other processes leave a mail to the one that sends it. The timeout is
-	// one of the connection, of the greeting, of the handshake and of the mail, each.
+	// sendLease is how long a mail is reserved for the process that sends it. sendTimeout applies
+	// to the connection, the greeting, the handshake and the mail separately.
 	sendLease = 5 * sendTimeout
 	// sweepInterval is how often a process looks for mails that others stored.
 	sweepInterval = 15 * time.Second
-	// retryInterval is the wait after the database could not be asked.
+	// retryInterval is the wait after a failed query.
 	retryInterval = 5 * time.Second
 	// firstRetry is the wait after the first failure; it doubles up to longestRetry.
 	firstRetry   = time.Second
@@ -72,16 +70,16 @@ const (
 
 // Mailer stores and sends notifications. It is safe for concurrent use.
 type Mailer struct {
-	pool   *pgxpool.Pool
+	pool   pg.DB
 	clock  func() time.Time
 	logger *slog.Logger
 	from   string
-	client *mail.Client // nil: no mail
+	client *mail.Client // nil: no mail is sent
 	stored chan struct{}
 }
 
 // New returns a Mailer. The error is about the settings.
-func New(s Settings, pool *pgxpool.Pool, clock func() time.Time, logger *slog.Logger) (*Mailer, error) {
+func New(s Settings, pool pg.DB, clock func() time.Time, logger *slog.Logger) (*Mailer, error) {
 	m := &Mailer{pool: pool, clock: clock, logger: logger, from: s.From, stored: make(chan struct{}, 1)}
 	if s.URL == "" {
 		return m, nil
@@ -118,14 +116,14 @@ func New(s Settings, pool *pgxpool.Pool, clock func() time.Time, logger *slog.Lo
 type Notification struct {
 	ID          string // the same for the same notification, so that it is stored once
 	WorkspaceID string
-	WebhookID   string // empty: it is a test
+	WebhookID   string // empty: a test mail
 	Subject     string
 	Body        string
 }
 
-// Store stores a notification for each address of its workspace, in the transaction of what it is about. It does
-// nothing when no mail is sent or the workspace has no address. After the commit
-// call SendSoon.
+// Store stores a mail for each address of the workspace, in the transaction of the change that the
+// notification is about. It does nothing if no mail is sent or the workspace has no address. Call
+// SendSoon after the commit.
 func (m *Mailer) Store(ctx context.Context, tx pgx.Tx, n *Notification) error {
 	if m.client == nil {
 		return nil
@@ -151,8 +149,8 @@ func (m *Mailer) SendSoon() {
 	}
 }
 
-// Run sends stored mails until ctx ends. Without a mail server it keeps those that were
-// stored when there was one.
+// Run sends stored mails until ctx ends. Without a mail server, it keeps mails that were stored
+// when there was one.
 func (m *Mailer) Run(ctx context.Context) {
 	look := m.sendDue
 	if m.client == nil {
@@ -170,15 +168,15 @@ func (m *Mailer) Run(ctx context.Context) {
 		}
 		next, err := look(ctx)
 		if ctx.Err() == nil {
-			outage.Note(ctx, err)
+			outage.LogTransition(ctx, err)
 		}
 		timer.Reset(next)
 	}
 }
 
-// keepUnsent takes the error off mails that no process has tried when they were due: they
-// wait for a mail server, which is no failure that anybody could end. Those of more than a
-// week are dropped, as with a server. It returns when to look again.
+// keepUnsent clears the error of overdue mails that no process tries to send: they wait for a mail
+// server, which is not a failure to report. It drops mails that are more than a week old, as
+// sending does. It returns when to look again.
 func (m *Mailer) keepUnsent(ctx context.Context) (next time.Duration, err error) {
 	now := m.clock()
 	untried := now.Add(-sendLease)
@@ -195,7 +193,7 @@ func (m *Mailer) keepUnsent(ctx context.Context) (next time.Duration, err error)
 	return sweepInterval, nil
 }
 
-// dueMail is a mail that is to be sent now.
+// dueMail is a mail to send now.
 type dueMail struct {
 	Notification
 	to        string
@@ -203,10 +201,10 @@ type dueMail struct {
 	attempts  int
 }
 
-// sendDue sends the mails that are due and returns when to look again. A mail is
-// claimed by moving its next_attempt_at ahead, so no transaction is open while a
-// mail server is slow. All that are claimed are sent at the same time, so a slow
-// mail does not delay the others, and none is still being sent when its claim is over.
+// sendDue sends the mails that are due and returns when to look again. It claims a mail by moving
+// its next_attempt_at ahead, so no transaction is open while a mail server is slow. It sends all
+// claimed mails at the same time, so that a slow mail does not delay the others and each is sent
+// before its claim ends.
 func (m *Mailer) sendDue(ctx context.Context) (next time.Duration, err error) {
 	list, err := m.claimDue(ctx)
 	if err != nil {
@@ -229,19 +227,19 @@ func (m *Mailer) sendDue(ctx context.Context) (next time.Duration, err error) {
 	return min(max(at.Sub(m.clock()), time.Millisecond), sweepInterval), nil
 }
 
-// claimedAtOnce is how many mails a process sends at once: few enough for a mail server that
-// bounds its connections.
+// claimedAtOnce is how many mails a process sends at once. It is small, because mail servers limit
+// their connections.
 const claimedAtOnce = 5
 
-// dueAt names a mail by when it is due.
+// dueAt identifies a mail by its due time and its key.
 type dueAt struct {
 	At              time.Time
 	WorkspaceID, ID string
 }
 
-// claimDue claims mails that are due. They are looked for without a lock, and each is
-// claimed by a statement of its own, which takes it only if it is still due and no other
-// transaction has its row; as many of those as there are, the next ones are looked for.
+// claimDue claims mails that are due. It looks for them without a lock, and claims each with a
+// statement of its own, which succeeds only if the mail is still due and no other transaction has
+// locked its row. If it could claim none, it looks for the next ones.
 func (m *Mailer) claimDue(ctx context.Context) (list []dueMail, err error) {
 	now := m.clock()
 	for after, more := (dueAt{}), true; more && len(list) == 0; {
@@ -288,12 +286,11 @@ func (m *Mailer) claim(ctx context.Context, due []dueAt, now time.Time) (list []
 	return list, m.pool.SendBatch(ctx, &claims).Close()
 }
 
-// sendOne sends a mail and deletes it, or puts it off. The error is about the
-// database only.
+// sendOne sends a mail and deletes it, or puts it off. Only database errors are returned.
 func (m *Mailer) sendOne(ctx context.Context, d *dueMail) error {
 	failure := d.withoutRecipient(m.send(ctx, d))
 	if failure != nil && ctx.Err() != nil {
-		return ctx.Err() // the process stops; the mail is due again when its lease is over
+		return ctx.Err() // the process is stopping; the mail is due again when its lease ends
 	}
 	log := m.logger.With("workspace", d.WorkspaceID, "webhook", d.WebhookID, "mail", d.ID, "subject", d.Subject)
 	wait := min(firstRetry<<min(d.attempts-1, 20), longestRetry)
@@ -320,8 +317,8 @@ func (m *Mailer) sendOne(ctx context.Context, d *dueMail) error {
 	return nil
 }
 
-// withoutRecipient takes the recipient's address out of an error, which is logged
-// and kept: the address is a person's, and the workspace's row has it.
+// withoutRecipient removes the recipient's address from an error before it is logged and stored:
+// the address is personal data, and the workspace's row has it.
 func (d *dueMail) withoutRecipient(err error) error {
 	if err == nil || d.to == "" || !strings.Contains(err.Error(), d.to) {
 		return err

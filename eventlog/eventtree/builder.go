@@ -10,56 +10,56 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Consumer is the name of the checkpoints of a Builder. It is stored, so it must not
 // change.
 const Consumer = "event_trees"
 
-// claimEntries is of how many entries a claim is. An entry costs a hash or two, so a claim is
-// as large as what is read at once may be, and one claim at a time is enough.
+// claimEntries is the maximum number of entries in a claim. An entry costs a hash or two, so a
+// claim may be as large as one read allows, and one claim at a time is enough.
 const claimEntries = 8000
 
-// Connections is how many connections of a pool a Builder needs: that of the claim, and one
-// for what is written apart from it.
+// Connections is how many connections of a pool a Builder needs: one for the claim, and one for
+// writes alongside it.
 const Connections = 2
 
-// gather is how long events are gathered before they are added to the trees, so that the
-// tiles at the edge are written about once a second, and a checkpoint is less than a second
-// behind what is visible.
+// gather is how long events are gathered before they are added to the trees, so that the tiles at
+// the edge are written about once a second, and a tree checkpoint is less than a second behind the
+// visible position.
 const gather = 900 * time.Millisecond
 
 // handleTimeout ends the handling of a claim when the database hangs.
 const handleTimeout = time.Minute
 
-// BuilderConfig of a Builder.
+// BuilderConfig configures a Builder.
 type BuilderConfig struct {
-	Pool     *pgxpool.Pool // opened with projections.PoolSettings, of at least Connections
+	Pool     pg.DB // with projections.PoolSettings; without AuxPool, at least Connections connections
+	AuxPool  pg.DB // see eventlog.SubscriberConfig
 	Notifier *eventlog.Notifier
 	Clock    func() time.Time
 	Logger   *slog.Logger
 	Metrics  prometheus.Registerer // nil: none
 
-	// Grown hears of each workspace whose trees grow, and up to which position, before that is
-	// committed. It returns at once; nil: nobody hears.
+	// Grown is called before the commit with each workspace whose trees grow, and the position that
+	// they reach. It must return at once. nil: nothing is called.
 	Grown func(workspaceID string, position int64)
 
-	Entries int           // at most so many entries in a claim; default 8000
+	Entries int           // maximum entries per claim; default 8000
 	Gather  time.Duration // see eventlog.SubscriberConfig; default 900 ms
-	Sweep   time.Duration // at least so much time between two sweeps; default 2 s
+	Sweep   time.Duration // minimum time between two sweeps; default 2 s
 
-	Pause func(ctx context.Context, d time.Duration) bool // see eventlog.SubscriberConfig
+	Sleep func(ctx context.Context, d time.Duration) bool // see eventlog.SubscriberConfig
 }
 
-// Builder adds what becomes visible to the trees of all workspaces while it runs: it is a
-// Watermill Router with a consumer of the log. Any number of processes may run one against
-// a database.
+// Builder adds events that become visible to the trees of all workspaces. It is a Watermill Router
+// with a consumer of the log. Any number of processes may run one on the same database.
 type Builder struct {
 	router     *message.Router
 	subscriber *eventlog.Subscriber
@@ -81,8 +81,8 @@ func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 	}
 	var err error
 	if b.subscriber, err = eventlog.NewSubscriber(eventlog.SubscriberConfig{
-		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger, Sweep: cfg.Sweep,
-		After: eventlog.ReadModels, Public: true, NoData: true, Gather: cmp.Or(cfg.Gather, gather), Pause: cfg.Pause,
+		Pool: cfg.Pool, AuxPool: cfg.AuxPool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger, Sweep: cfg.Sweep,
+		After: eventlog.ReadModels, Public: true, NoData: true, Gather: cmp.Or(cfg.Gather, gather), Sleep: cfg.Sleep,
 		Workers: 1, Entries: cmp.Or(cfg.Entries, claimEntries),
 	}); err != nil {
 		return nil, fmt.Errorf("event trees: %w", err)
@@ -95,7 +95,7 @@ func NewBuilder(cfg BuilderConfig) (*Builder, error) {
 			return nil, err
 		}
 	}
-	// KeepError is outside of Recoverer, so that it also gets what was a panic.
+	// KeepError is outside Recoverer, so that it also gets the errors of panics.
 	b.router.AddMiddleware(eventlog.KeepError, middleware.Recoverer)
 	b.router.AddConsumerHandler(Consumer, Consumer, b.subscriber, b.handle)
 	return b, nil
@@ -143,7 +143,7 @@ func (b *Builder) handle(msg *message.Message) error {
 	for _, g := range changed {
 		b.grown(g.workspaceID, g.position)
 	}
-	b.leaves.Add(float64(leaves)) // before the commit: when that fails the work is done and counted twice
+	b.leaves.Add(float64(leaves)) // before the commit: if that fails, the work is done and counted twice
 	return nil
 }
 
@@ -153,7 +153,8 @@ func grow(trees []*growing, s *eventlog.Segment) (leaves int, err error) {
 		return 0, nil
 	}
 	for _, g := range trees {
-		// A tree that is ahead of its consumer waits for the other one, which is built anew.
+		// A tree that is ahead of the consumer waits for the other tree, which is being built
+		// again.
 		if g.position < s.After {
 			return 0, fmt.Errorf("the tree %s of %s has the events up to position %d, and its consumer those up to %d: what is kept of it was changed or lost",
 				g.sight, g.workspaceID, g.position, s.After)

@@ -219,7 +219,7 @@ func TestTilesAtTheEdgeAreWrittenAboutOnceASecond(t *testing.T) {
 		}
 	}
 	b.append("quiet", random, 1) // before the Builder listens
-	b.start(func(c *eventtree.BuilderConfig) { c.Gather, c.Sweep, c.Pause = 0, time.Hour, pause })
+	b.start(func(c *eventtree.BuilderConfig) { c.Gather, c.Sweep, c.Sleep = 0, time.Hour, pause })
 	b.built("quiet") // so the one sweep is over
 	writes := func() (n int) {
 		t.Helper()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) { testkit.Main(m, migrations.Up) }
 // bench is a log and what builds trees of it.
 type bench struct {
 	t        *testing.T
-	pool     *pgxpool.Pool
+	pool     testkit.DB
 	log      *eventlog.Log
 	notifier *eventlog.Notifier
 	logged   *testkit.Buffer

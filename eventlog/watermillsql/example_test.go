@@ -9,7 +9,6 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -100,7 +99,7 @@ func ExampleNewSubscriber() {
 	// 1 client.recorded {"client_id":"c_1","name":"Globex"}
 }
 
-func showAll(ctx context.Context, pool *pgxpool.Pool) {
+func showAll(ctx context.Context, pool testkit.DB) {
 	_, err := pool.Exec(ctx, `
 		UPDATE log_checkpoint c SET position = h.position FROM log_head h
 		 WHERE h.workspace_id = c.workspace_id AND c.consumer = $1`, eventlog.ReadModels)

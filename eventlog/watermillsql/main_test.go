@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -28,7 +27,7 @@ func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // bundle is a log in a database of its own.
 type bundle struct {
-	pool  *pgxpool.Pool
+	pool  testkit.DB
 	clock *testkit.Clock
 	log   *eventlog.Log
 }

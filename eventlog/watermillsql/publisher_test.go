@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/watermillsql"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -194,7 +195,7 @@ func TestPublishRefusesWhatIsNoEntry(t *testing.T) {
 func TestPublishThroughDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	db := stdlib.OpenDBFromPool(b.pool)
+	db := stdlib.OpenDB(*pg.ConfigOf(b.pool))
 	t.Cleanup(func() { _ = db.Close() })
 	for _, end := range []string{"rollback", "commit"} {
 		tx, err := db.BeginTx(t.Context(), &sql.TxOptions{})

@@ -12,7 +12,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // AllWorkspaces is the workspace of changes that concern the whole service.
@@ -44,11 +45,11 @@ func Add(ctx context.Context, tx pgx.Tx, at time.Time, c Change) error {
 
 // Trail reads the trail. It is safe for concurrent use.
 type Trail struct {
-	pool *pgxpool.Pool
+	pool pg.DB
 }
 
 // NewTrail makes a Trail.
-func NewTrail(pool *pgxpool.Pool) *Trail { return &Trail{pool: pool} }
+func NewTrail(pool pg.DB) *Trail { return &Trail{pool: pool} }
 
 // Position is the place of a change in the trail. The console puts it into
 // links as JSON.
@@ -57,7 +58,7 @@ type Position struct {
 	ID uuid.UUID `json:"i"`
 }
 
-// Newest is the position before the first page: after every change.
+// Newest returns the position after every change, where the first page begins.
 func Newest() Position { return Position{At: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} }
 
 // Filter chooses changes; its zero value chooses all.

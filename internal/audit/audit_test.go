@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -16,7 +15,7 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m, migrations.Up) }
 
 // setup makes a trail in a database with the workspaces acme and beta.
-func setup(t *testing.T) (*Trail, *pgxpool.Pool) {
+func setup(t *testing.T) (*Trail, testkit.DB) {
 	t.Helper()
 	pool := testkit.Pool(t)
 	for _, id := range []string{"acme", "beta"} {
@@ -28,7 +27,7 @@ func setup(t *testing.T) (*Trail, *pgxpool.Pool) {
 }
 
 // add adds a change that a person made in the console.
-func add(t *testing.T, pool *pgxpool.Pool, person string, c Change) {
+func add(t *testing.T, pool testkit.DB, person string, c Change) {
 	t.Helper()
 	ctx := As(t.Context(), Actor{Via: ViaConsole, Name: person, Issuer: "https://id.example", Subject: "sub-" + person})
 	if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return Add(ctx, tx, time.Now(), c) }); err != nil {

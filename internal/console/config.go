@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
@@ -20,6 +19,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
@@ -29,57 +29,56 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
 )
 
-// Config of a Console.
+// Config configures a Console.
 type Config struct {
-	Pool     *pgxpool.Pool    // required; open it with PoolSettings
+	Pool     pg.DB            // required; open it with PoolSettings
+	LogPool  pg.DB            // reads the log to explain rows; nil: Pool
 	Sessions *session.Store   // required
 	Audit    *audit.Trail     // required
 	Keys     *access.Store    // required
 	Webhooks *delivery.Store  // required
-	Mailer   *mail.Mailer     // stores test mails, which a process that delivers sends; required
-	Feed     *eventlog.Feed   // required; of Pool, whose settings bound how long a page waits
-	Reader   *readapi.Reader  // what readers of the API get; required, best of Pool and with pages.BesideTimeout
+	Mailer   *mail.Mailer     // required; stores test mails, which a delivering process sends
+	Feed     *eventlog.Feed   // required; reads from Pool, whose settings bound how long a page waits
+	Reader   *readapi.Reader  // required; reads what API callers get, preferably from Pool and with pages.BesideTimeout
 	Clock    func() time.Time // required
 	Logger   *slog.Logger     // required
-	Tracer   trace.Tracer     // makes a span of each request; nil: none
-	Settings policy.Settings  // those of Webhooks; pages show them
+	Tracer   trace.Tracer     // starts a span for each request; nil: no spans
+	Settings policy.Settings  // the settings of Webhooks, which pages show
 
-	// URL is where people's browsers reach the console, such as
-	// https://console.example.com; required. With https, cookies are Secure and
-	// bound to this host (__Host-). Plain http is allowed on a loopback address
-	// only.
+	// URL is where browsers reach the console, such as https://console.example.com; required. With
+	// https, cookies are Secure and bound to this host (__Host-). Plain http is allowed only on a
+	// loopback address.
 	URL string
 
-	// EmbedOrigins are the products that may show the console in a frame, with a link of
-	// their own server (session.Link.Embed); none: nobody may.
+	// EmbedOrigins are the origins of products that may show the console in a frame, with a link
+	// that the product's server created (session.Link.Embed). Empty: no product may.
 	EmbedOrigins web.List
 
-	// Theme is how the console looks, besides its own style.
+	// Theme sets the product name, the accent colour and the logo.
 	Theme web.Theme
 
-	APIURL string // the API's address, for the examples on pages; required
+	APIURL string // URL of the API, for the examples on pages; required
 
-	// Signing are the keys that checkpoints of event feeds are signed with; nil: there are none.
+	// Signing holds the keys that sign checkpoints of event feeds; nil: nothing is signed.
 	Signing *signingkey.Keys
 
-	// Reference is the API's description as a page, with its style in one <style>
-	// element and nothing to fetch; required.
+	// Reference is the API reference, an HTML page that fetches nothing, with its style in one
+	// <style> element and its script in one <script> element; required.
 	Reference []byte
 
-	// Identity signs people in with an identity provider; nil: only sign-in links
-	// do.
+	// Identity configures sign-in with an identity provider; nil: people sign in only with links.
 	Identity *session.IdentityConfig
 
-	// BesideTimeout is how long a page waits for what it shows beside its subject: the marks of
-	// the menu, an event's object, and what the event changed. Default: pages.BesideTimeout.
+	// BesideTimeout is how long a page waits for its optional parts: the marks in the menu, an
+	// event's object, and what the event changed. Default: pages.BesideTimeout.
 	BesideTimeout time.Duration
 
-	// TestTimeout is how long "Send test" waits for the receiver's answer. Default:
-	// the timeout of an attempt and 3 s.
+	// TestTimeout is how long "Send test" waits for the receiver's answer. Default: the timeout of
+	// an attempt plus 3 s.
 	TestTimeout time.Duration
 }
 
-// New makes a Console; it starts nothing. The error names what is wrong with cfg.
+// New creates a Console but starts nothing. The error says what is wrong with cfg.
 func New(cfg Config) (*Console, error) {
 	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Mailer == nil || cfg.Feed == nil || cfg.Reader == nil ||
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
@@ -103,7 +102,7 @@ func New(cfg Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the console's address is %q: %w", cfg.URL, err)
 	}
-	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: newSite(&cfg, at.Secure), slow: newSlow(cfg.Pool.Config().MaxConns)}
+	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: newSite(&cfg, at.Secure), slow: newSlow(pg.Size(cfg.Pool))}
 	if c.assets, err = web.LoadAssets(); err != nil {
 		return nil, err
 	}
@@ -135,7 +134,7 @@ func New(cfg Config) (*Console, error) {
 	c.webhooks = &pages.Webhooks{
 		Pool: cfg.Pool, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout,
 	}
-	replayer, err := replay.New(replay.Config{Pool: cfg.Pool, Clock: cfg.Clock})
+	replayer, err := replay.New(replay.Config{Pool: cmp.Or(cfg.LogPool, cfg.Pool), Clock: cfg.Clock})
 	if err != nil {
 		return nil, err
 	}
@@ -160,8 +159,8 @@ func newSite(cfg *Config, secure bool) *web.Site {
 	return s
 }
 
-// Run looks for the identity provider, if there is one, and returns when ctx ends.
-// The pages are served all the while.
+// Run reads the identity provider's discovery document, if there is a provider, and returns when
+// ctx ends. The console serves pages without waiting for it.
 func (c *Console) Run(ctx context.Context) error {
 	if c.signIn.Provider == nil {
 		<-ctx.Done()
@@ -170,7 +169,7 @@ func (c *Console) Run(ctx context.Context) error {
 	return c.signIn.Provider.Run(ctx)
 }
 
-// NewServer makes the server that a Console is served with.
+// NewServer creates the HTTP server for a Console.
 func NewServer(c *Console) *http.Server {
 	server := &http.Server{
 		Handler:           c,

@@ -39,7 +39,7 @@ func TestASlowDownloadLeavesOthersTheirs(t *testing.T) {
 	t.Parallel()
 	const third = "gamma"
 	s := setup(t, func(c *Config) {
-		pool := testkit.Must(pg.Open(t.Context(), c.Pool.Config().ConnString(), pg.Options{MaxConns: 2, CancelStatements: true}))(t)
+		pool := testkit.Must(pg.Open(t.Context(), testkit.AsPool(c.Pool).Config().ConnString(), pg.Options{MaxConns: 2, CancelStatements: true}))(t)
 		t.Cleanup(pool.Close)
 		c.Reader = readerOf(t, c.Pool, c.Clock, c.Logger, readapi.WholeLists{Pool: pool, Most: 2, MostOfWorkspace: 1, Keep: time.Nanosecond})
 	})

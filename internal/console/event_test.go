@@ -14,8 +14,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
@@ -32,7 +30,7 @@ func (s *bundle) reader() *readapi.Reader {
 	return readerOf(s.t, s.pool, s.clock.Now, s.logs.Logger(), readapi.WholeLists{Pool: s.pool, Most: 2, MostOfWorkspace: 1})
 }
 
-func readerOf(t *testing.T, pool *pgxpool.Pool, clock func() time.Time, logger *slog.Logger, files readapi.WholeLists) *readapi.Reader {
+func readerOf(t *testing.T, pool pg.DB, clock func() time.Time, logger *slog.Logger, files readapi.WholeLists) *readapi.Reader {
 	t.Helper()
 	return testkit.Must(readapi.NewReader(readapi.Config{
 		Pool: pool, Feed: eventlog.NewFeed(pool), Clock: clock, Logger: logger, CursorKey: bytes.Repeat([]byte{7}, 32),

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -94,7 +93,7 @@ func (p *plan) rows() (n float64) {
 }
 
 // costOf executes statements again, with what they read. Changes are rolled back.
-func costOf(t *testing.T, pool *pgxpool.Pool, list []asked) (c cost) {
+func costOf(t *testing.T, pool testkit.DB, list []asked) (c cost) {
 	t.Helper()
 	tx := testkit.Must(pool.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()

@@ -231,7 +231,7 @@ func TestLockedTables(t *testing.T) {
 func TestSlowStatements(t *testing.T) {
 	t.Parallel()
 	s := setup(t, func(c *Config) {
-		hasty := testkit.Must(pg.Open(t.Context(), c.Pool.Config().ConnString(), pg.Options{MaxConns: 2, Settings: map[string]string{"statement_timeout": "200"}}))(t)
+		hasty := testkit.Must(pg.Open(t.Context(), testkit.AsPool(c.Pool).Config().ConnString(), pg.Options{MaxConns: 2, Settings: map[string]string{"statement_timeout": "200"}}))(t)
 		t.Cleanup(hasty.Close)
 		c.Audit = audit.NewTrail(hasty)
 	})

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
@@ -45,7 +43,7 @@ const (
 // bundle is a console with a database of its own.
 type bundle struct {
 	t        *testing.T
-	pool     *pgxpool.Pool
+	pool     testkit.DB
 	sessions *session.Store
 	keys     *access.Store
 	webhooks *delivery.Store
@@ -125,7 +123,7 @@ func (s *bundle) deliver() {
 	})
 	// In place of the projector: entries become visible soon after they are appended.
 	group.Go(func() {
-		for flow.Pause(ctx, 20*time.Millisecond) {
+		for flow.Sleep(ctx, 20*time.Millisecond) {
 			s.show(ctx)
 		}
 	})

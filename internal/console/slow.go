@@ -11,13 +11,12 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// lockTimeout is how long a statement of the console waits for a row that another
-// transaction has locked. Somebody looks at a page that does not come meanwhile, and
-// a connection is in use.
+// lockTimeout is how long a statement of the console waits for a locked row. Meanwhile a person
+// waits for the page and a connection is in use.
 const lockTimeout = 5 * time.Second
 
-// statementTimeout is how long a statement of the console may take: long enough for pages
-// that read very much, well before the server gives up its answer (NewServer).
+// statementTimeout is how long a statement of the console may take: long enough for the heaviest
+// pages, and well below the server's write timeout (NewServer).
 const statementTimeout = 20 * time.Second
 
 // PoolSettings returns the run-time parameters for the connections of a Console and
@@ -26,24 +25,24 @@ func PoolSettings() map[string]string {
 	return map[string]string{"lock_timeout": pg.Milliseconds(lockTimeout), "statement_timeout": pg.Milliseconds(statementTimeout)}
 }
 
-// slowAtOnce is how many slow requests of a workspace are answered at the same time.
+// slowAtOnce is how many slow requests of one workspace may be in flight.
 const slowAtOnce = 2
 
-// slow bounds the requests that may take long, with a connection that others need: changes, which
-// may wait for a lock, and pages that read very much. One connection is left for all other pages and
-// for signing in, and the last of the others for a workspace that has no slow request under way.
-// Where several workspaces wait, the next place goes to the one with the fewest requests under way,
-// and of those to the one that has waited longest.
+// slow limits the requests that may hold a connection for long: changes, which may wait for a lock,
+// and pages that read many rows. It reserves one connection for all other pages and for signing in,
+// and the last free place for a workspace with no slow request in flight. If several workspaces
+// wait, the one with the fewest requests in flight goes next; among those, the one that has waited
+// longest.
 type slow struct {
 	total int
 
 	mu         sync.Mutex
 	used       int
-	turn       uint64 // of the next request that waits
+	turn       uint64 // turn of the request that was queued last
 	workspaces map[string]*slowOf
 }
 
-// slowOf is what one workspace has.
+// slowOf holds the slow requests of one workspace.
 type slowOf struct {
 	used    int
 	waiting []*slowRequest // oldest first
@@ -51,16 +50,16 @@ type slowOf struct {
 
 type slowRequest struct {
 	turn    uint64
-	granted chan struct{} // closed when it may be answered
+	granted chan struct{} // closed when the request may proceed
 }
 
-// newSlow makes places on a pool of so many connections.
-func newSlow(connections int32) *slow {
-	return &slow{total: max(1, int(connections)-1), workspaces: map[string]*slowOf{}}
+// newSlow creates a limiter for a pool of this many connections.
+func newSlow(connections int) *slow {
+	return &slow{total: max(1, connections-1), workspaces: map[string]*slowOf{}}
 }
 
-// inTurn lets a request that changes something, or every one, wait for a place. It follows
-// signedIn.
+// inTurn makes every request, or only those that change something, wait for a place. It must come
+// after signedIn.
 func (s *slow) inTurn(every bool) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +77,7 @@ func (s *slow) inTurn(every bool) func(http.Handler) http.Handler {
 	}
 }
 
-// enter waits for a place, and returns what gives it back; nil: ctx has ended.
+// enter waits for a place and returns a function that gives it back; nil: ctx ended first.
 func (s *slow) enter(ctx context.Context, workspaceID string) (leave func()) {
 	r := s.request(workspaceID)
 	select {
@@ -106,7 +105,7 @@ func (s *slow) request(workspaceID string) *slowRequest {
 	return r
 }
 
-// withdraw takes a request back that waits; false: it has a place.
+// withdraw removes a waiting request from the queue; false: it already has a place.
 func (s *slow) withdraw(workspaceID string, r *slowRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,14 +128,14 @@ func (s *slow) leave(workspaceID string) {
 	s.grant()
 }
 
-// forget drops a workspace that has nothing and waits for nothing. The caller holds mu.
+// forget drops a workspace with no request in flight or waiting. The caller holds mu.
 func (s *slow) forget(workspaceID string) {
 	if w := s.workspaces[workspaceID]; w.used == 0 && len(w.waiting) == 0 {
 		delete(s.workspaces, workspaceID)
 	}
 }
 
-// grant gives free places to requests that wait. The caller holds mu.
+// grant gives free places to waiting requests. The caller holds mu.
 func (s *slow) grant() {
 	for next := s.next(); next != nil; next = s.next() {
 		close(next.waiting[0].granted)
@@ -146,12 +145,12 @@ func (s *slow) grant() {
 	}
 }
 
-// next is the workspace that gets the next place; nil: none may have one. The caller holds mu.
+// next returns the workspace that gets the next place; nil: none may have one. The caller holds mu.
 func (s *slow) next() (next *slowOf) {
 	for _, w := range s.workspaces {
 		most := s.total
 		if w.used > 0 {
-			most-- // the last one is for a workspace that has none
+			most-- // the last place is reserved for a workspace that has none
 		}
 		switch {
 		case len(w.waiting) == 0 || w.used >= slowAtOnce || s.used >= most:

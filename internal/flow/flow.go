@@ -1,6 +1,5 @@
-// Package flow is what the packages that run a Watermill Router share: messages
-// that carry a value of the process, the error that a Nack cannot carry, and the
-// Router's logger.
+// Package flow holds what the packages that run a Watermill Router share: messages that carry a
+// value within the process, the error that a Nack cannot carry, and the Router's logger.
 package flow
 
 import (
@@ -29,8 +28,8 @@ func Message[T any](ctx context.Context, id string, payload []byte, work T) *mes
 	return msg
 }
 
-// Work returns the work that Message gave a message. The error says that the
-// message carries none of this type.
+// Work returns the work that Message put into a message. It fails if the message carries no work of
+// this type.
 func Work[T any](msg *message.Message) (T, error) {
 	work, ok := msg.Context().Value(workKey[T]{}).(T)
 	if !ok {
@@ -52,9 +51,8 @@ func KeepError[T errorKeeper](next message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// RouterLogger is for a Router whose subscriber logs the failures of handlers
-// itself, in more detail: it logs the Router's errors and information as debug
-// messages.
+// RouterLogger returns a logger that logs a Router's errors and information as debug messages. It
+// is for a Router whose subscriber logs the failures of handlers itself, in more detail.
 func RouterLogger(logger *slog.Logger) watermill.LoggerAdapter {
 	return watermill.NewSlogLoggerWithLevelMapping(logger, map[slog.Level]slog.Level{
 		slog.LevelInfo:  slog.LevelDebug,
@@ -62,8 +60,8 @@ func RouterLogger(logger *slog.Logger) watermill.LoggerAdapter {
 	})
 }
 
-// Pause waits for d, and reports false when ctx ended first.
-func Pause(ctx context.Context, d time.Duration) bool {
+// Sleep waits for d, and reports false when ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

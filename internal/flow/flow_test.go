@@ -70,14 +70,14 @@ func TestRouterLoggerLogsNothingAboveDebug(t *testing.T) {
 	}
 }
 
-func TestPauseEndsWithItsContext(t *testing.T) {
+func TestSleepEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if flow.Pause(ctx, time.Hour) {
+	if flow.Sleep(ctx, time.Hour) {
 		t.Error("a pause in an ended context says that its time passed")
 	}
-	if !flow.Pause(t.Context(), time.Nanosecond) {
+	if !flow.Sleep(t.Context(), time.Nanosecond) {
 		t.Error("a pause that ran its time says that it did not")
 	}
 }

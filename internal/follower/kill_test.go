@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 // followUntilKilled follows to a file, as the command does.
 func followUntilKilled(ctx context.Context) error {
 	folder := os.Getenv(folderVariable)
-	client, err := follower.NewClient(follower.ClientConfig{URL: os.Getenv(urlVariable), Key: followertest.Key, HTTP: http.DefaultTransport, Pause: flow.Pause, Logger: testkit.Discard()})
+	client, err := follower.NewClient(follower.ClientConfig{URL: os.Getenv(urlVariable), Key: followertest.Key, HTTP: http.DefaultTransport, Pause: flow.Sleep, Logger: testkit.Discard()})
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func followUntilKilled(ctx context.Context) error {
 	}
 	return follower.New(follower.Config{
 		Client: client, Place: place, State: state, Output: file, Tree: tree, Once: true,
-		ProofTimeout: time.Minute, Clock: time.Now, Pause: flow.Pause, Logger: testkit.Discard(),
+		ProofTimeout: time.Minute, Clock: time.Now, Pause: flow.Sleep, Logger: testkit.Discard(),
 	}).Run(ctx)
 }
 

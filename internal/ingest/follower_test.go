@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
@@ -27,7 +26,7 @@ import (
 type region struct {
 	*projectionstest.Bench
 	t    *testing.T
-	pool *pgxpool.Pool // of what is not a projector
+	pool testkit.DB // of what is not a projector
 }
 
 func newRegion(t *testing.T) *region {

@@ -16,7 +16,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
@@ -24,28 +23,29 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 const (
-	// firstWait doubles until longestWait between two attempts that fail.
+	// firstWait is the wait after a failed attempt. It doubles up to longestWait.
 	firstWait   = 100 * time.Millisecond
 	longestWait = 5 * time.Second
 
-	// finishTimeout bounds what happens after messages were appended. It does not end with
-	// the program's context.
+	// finishTimeout bounds the work after messages were appended. That work continues when the
+	// program's context ends.
 	finishTimeout = 30 * time.Second
 
-	// lagInterval is how often the lag is asked for.
+	// lagInterval is how often the source is asked for its lag.
 	lagInterval = 5 * time.Second
 )
 
-// Config of an Ingest.
+// Config configures an Ingest.
 type Config struct {
 	Source Source // closed by Run
 	Rules  Rules  // of the source
 
-	// CreateWorkspaces makes the workspaces of entries that do not exist yet. A relay's exist or are
-	// made in either case.
+	// CreateWorkspaces creates the workspaces of entries if they do not exist. A relay's entries
+	// create theirs in either case.
 	CreateWorkspaces bool
 
 	Log     *eventlog.Log
@@ -54,8 +54,8 @@ type Config struct {
 	Metrics prometheus.Registerer // nil: none
 }
 
-// Ingest appends the messages of a source while it runs. Any number of processes may run
-// one of the same source.
+// Ingest appends the messages of a source while it runs. Any number of processes may ingest the
+// same source.
 type Ingest struct {
 	source   Source
 	appender appender
@@ -64,7 +64,7 @@ type Ingest struct {
 	metrics  *metrics
 
 	mu     sync.Mutex
-	reason error     // why it cannot go on; nil: it can. Guarded by mu
+	reason error     // why messages cannot be ingested; nil: they can. Guarded by mu
 	since  time.Time // guarded by mu
 }
 
@@ -93,7 +93,7 @@ func (i *Ingest) Probe(context.Context) error {
 	return fmt.Errorf("nothing can be ingested since %s: %w", i.since.UTC().Format(time.RFC3339), i.reason)
 }
 
-// set notes how an attempt ended, and logs when that changes.
+// set records how an attempt ended, and logs a change.
 func (i *Ingest) set(ctx context.Context, reason error) {
 	i.mu.Lock()
 	was := i.reason
@@ -110,7 +110,7 @@ func (i *Ingest) set(ctx context.Context, reason error) {
 	}
 }
 
-// Run appends until ctx ends, and finishes what is under way.
+// Run appends until ctx ends, and finishes the batch in flight.
 func (i *Ingest) Run(ctx context.Context) error {
 	defer i.source.Close()
 	var (
@@ -118,7 +118,7 @@ func (i *Ingest) Run(ctx context.Context) error {
 		asked time.Time
 	)
 	for ctx.Err() == nil {
-		if now := time.Now(); now.Sub(asked) > lagInterval { // not of the injected clock: it is about the load of the source
+		if now := time.Now(); now.Sub(asked) > lagInterval { // not the injected clock: this limits the load on the source
 			i.askLag(ctx)
 			asked = now
 		}
@@ -131,7 +131,7 @@ func (i *Ingest) Run(ctx context.Context) error {
 			wait = firstWait
 			continue
 		}
-		flow.Pause(ctx, wait)
+		flow.Sleep(ctx, wait)
 		wait = min(2*wait, longestWait)
 	}
 	return nil
@@ -167,20 +167,20 @@ func (i *Ingest) once(ctx context.Context) error {
 }
 
 const (
-	// appends is how many workspaces are appended to at once.
+	// appends bounds the transactions that append at the same time.
 	appends = 4
-	// appendSize is the most entries of one append.
+	// appendSize is the most entries in one append.
 	appendSize = 1000
 )
 
-// item is a message with the entry that it is.
+// item is the entry in a message.
 type item struct {
 	index int // of the message in its batch
 	draft domain.Draft
-	place *place // where a relay found it; nil: the message is of a producer
+	place *place // its position and chain in the relay's log; nil: the message is from a producer
 }
 
-// place is a position of a log, with the chain there.
+// place is a position in a log, with the chain there.
 type place struct {
 	position int64
 	chain    [32]byte
@@ -197,11 +197,11 @@ var (
 type appender struct {
 	log    *eventlog.Log
 	rules  Rules
-	create bool            // workspaces that do not exist
-	known  map[string]bool // workspaces that do; only by append
+	create bool            // create workspaces that do not exist
+	known  map[string]bool // workspaces that exist; used only by append
 }
 
-// readItem reads a message. The error is a reason for a dead letter.
+// readItem reads a message. Its error is the reason for a dead letter.
 func (a *appender) readItem(index int, msg *Message) (item, error) {
 	if msg.Fault != nil {
 		return item{}, msg.Fault
@@ -245,9 +245,8 @@ type result struct {
 	dead []Dead
 }
 
-// append appends messages, those of a workspace in their order and several workspaces at
-// once. After an error some of them may have been appended; they are skipped when they
-// come again.
+// append appends messages, in order within each workspace and several workspaces at once. After an
+// error some of them may have been appended; they are skipped when they come again.
 func (a *appender) append(ctx context.Context, b *Batch) (result, error) {
 	var (
 		messages = b.Messages
@@ -279,11 +278,11 @@ func (a *appender) append(ctx context.Context, b *Batch) (result, error) {
 	return r, nil
 }
 
-// mostKnown bounds the workspaces that are known to exist.
+// mostKnown bounds appender.known.
 const mostKnown = 100_000
 
-// refuseUnknown takes out the entries of producers whose workspace does not exist, and writes the
-// reasons for their dead letters.
+// refuseUnknown removes producers' entries whose workspace does not exist, and writes the reasons
+// for their dead letters.
 func (a *appender) refuseUnknown(ctx context.Context, byOwner map[string][]item, reasons []error) error {
 	if a.create {
 		return nil
@@ -344,11 +343,11 @@ func (a *appender) all(ctx context.Context, byOwner map[string][]item, reasons [
 	return n, nil
 }
 
-// partSize is how many entries make a transaction that no further workspace is added to.
+// partSize is the number of entries at which a transaction takes no further workspace.
 const partSize = 250
 
-// share divides workspaces into parts, each for a transaction: where many workspaces have few
-// entries each, their commits would take longer than all else.
+// share groups workspaces into parts, one transaction each: if many workspaces have few entries
+// each, separate commits would take longer than everything else.
 func share(byOwner map[string][]item) (parts [][][]item) {
 	size := partSize
 	for _, items := range byOwner {
@@ -361,8 +360,8 @@ func share(byOwner map[string][]item) (parts [][][]item) {
 	return parts
 }
 
-// part appends the items of some workspaces: in one transaction, and each workspace on its
-// own where anything is in the way of that.
+// part appends the items of some workspaces in one transaction. If that is not possible, it appends
+// each workspace separately.
 func (a *appender) part(ctx context.Context, part [][]item, reasons []error) (n counted, err error) {
 	if len(part) > 1 {
 		if receipts, ok := a.together(ctx, part, make([]error, len(reasons))); ok {
@@ -380,9 +379,9 @@ func (a *appender) part(ctx context.Context, part [][]item, reasons []error) (n 
 	return n, nil
 }
 
-// together appends the items of several workspaces in one transaction, if those of each can
-// be appended together, and reports whether it has. Otherwise nothing was appended, and what
-// is in reasons counts for nothing.
+// together appends the items of several workspaces in one transaction if each workspace's items can
+// be appended together, and reports whether it has. Otherwise nothing was appended and reasons is
+// meaningless.
 func (a *appender) together(ctx context.Context, part [][]item, reasons []error) ([]eventlog.Receipt, bool) {
 	at := map[string]int64{}
 	for _, items := range part {
@@ -430,8 +429,8 @@ func (n *counted) add(receipts []eventlog.Receipt) {
 	}
 }
 
-// workspace appends items of one workspace. It writes the reasons for dead letters to
-// their places in reasons.
+// workspace appends the items of one workspace. It writes the reason for each dead letter into
+// reasons, at the message's index.
 func (a *appender) workspace(ctx context.Context, items []item, reasons []error) (n counted, err error) {
 	most := appendSize
 	for len(items) > 0 {
@@ -460,7 +459,7 @@ func (a *appender) workspace(ctx context.Context, items []item, reasons []error)
 		if reason == nil {
 			return n, err
 		}
-		if at > 0 { // those before it are appended without it
+		if at > 0 { // append those before it without it
 			if receipts, err = a.appendRun(ctx, run[:at]); err != nil {
 				return n, err
 			}
@@ -472,21 +471,21 @@ func (a *appender) workspace(ctx context.Context, items []item, reasons []error)
 	return n, nil
 }
 
-// unfit reports whether the database takes an entry never, for what is in it: by a constraint that
-// this program does not know, an encoding, a bound of its own.
+// unfit reports whether the database will never take an entry because of its content: it breaks a
+// constraint that this program does not know, an encoding, or a limit of the database.
 func unfit(err error) bool {
 	of, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && len(of.Code) == 5 && slices.Contains([]string{"22", "23", "54"}, of.Code[:2])
 }
 
-// refusedAt is the index of the entry that the log refuses, whenever it comes, with the
-// reason; nil: the error is another one.
+// refusedAt returns the index in run of an entry that the log will always refuse, and the reason.
+// The reason is nil if err means something else.
 func refusedAt(err error, run []item) (index int, reason error) {
 	if r, ok := errors.AsType[*eventlog.RefusedError](err); ok {
 		return r.Index, r
 	}
 	if m, ok := errors.AsType[*eventlog.MovedError](err); ok && m.Away {
-		return 0, m // others do not wait for it
+		return 0, m // other workspaces must not wait for it
 	}
 	if d, ok := errors.AsType[*eventlog.DivergedError](err); ok && run[0].place != nil {
 		return int(d.Position - run[0].place.position), fmt.Errorf("position %d of %s: %w", d.Position, d.WorkspaceID, errOtherChain)
@@ -494,8 +493,9 @@ func refusedAt(err error, run []item) (index int, reason error) {
 	return 0, nil
 }
 
-// nextRun is the items of a workspace at the beginning that can be appended together: those of producers,
-// or those of a relay at positions one after the other, whose chain is that of this log.
+// nextRun returns the first items of a workspace that can be appended together: items of producers,
+// or items of a relay at consecutive positions whose chain matches this log's. It returns none if
+// the first item becomes a dead letter.
 func nextRun(ctx context.Context, items []item, reasons []error, chainAt chainFunc) ([]item, error) {
 	run := items[:min(len(items), appendSize)]
 	first := run[0].place
@@ -525,11 +525,10 @@ func nextRun(ctx context.Context, items []item, reasons []error, chainAt chainFu
 	return run, nil
 }
 
-// chainFunc is chainAt, of workspaces and positions that it knows.
+// chainFunc is a function like chainAt.
 type chainFunc func(ctx context.Context, workspaceID string, position int64) (chain [32]byte, known bool, err error)
 
-// chainAt is the chain of a workspace at a position; known is false where its log has not
-// come so far.
+// chainAt returns a workspace's chain at a position; known is false if its log is shorter.
 func (a *appender) chainAt(ctx context.Context, workspaceID string, position int64) (chain [32]byte, known bool, err error) {
 	if position == 0 {
 		return domain.Genesis(workspaceID), true, nil
@@ -564,24 +563,24 @@ func (a *appender) appendRun(ctx context.Context, run []item) ([]eventlog.Receip
 	return receipts, nil
 }
 
-// holdTime is how long the stream is left to a process that has died, and holdAgain how long
-// a process reads before it says again that it does.
+// holdTime is how long a process that reads the stream keeps it without renewing, even if it has
+// died. holdAgain is how often it renews.
 const (
 	holdTime  = 10 * time.Second
 	holdAgain = holdTime / 4
 )
 
-// position is how far a stream was read, in the database of the log. That one process
-// reads at a time spares the others the work; that each message is appended once and in
-// order does not depend on it.
+// position is how far a stream was read, stored in the log's database. One process reads at a time,
+// which saves the others the work. That each message is appended once and in order does not depend
+// on it.
 type position struct {
-	pool   *pgxpool.Pool
+	pool   pg.DB
 	source string
 	self   string // this process
 }
 
-// hold makes this process the one that reads, unless another one is. created is zero
-// where nothing was read yet.
+// hold makes this process the reader, unless another process is. created is zero if nothing was
+// read yet.
 func (p *position) hold(ctx context.Context) (sequence uint64, created time.Time, held bool, err error) {
 	var (
 		at   int64
@@ -607,8 +606,8 @@ func (p *position) hold(ctx context.Context) (sequence uint64, created time.Time
 
 var errOvertaken = errors.New("another process has read the stream meanwhile")
 
-// move moves the sequence. It does not wait for the disk: where a crash of the server takes it
-// back, messages are read again that the log has, and are skipped.
+// move advances the sequence without waiting for the disk. If a server crash loses that, messages
+// that the log already has are read again and skipped.
 func (p *position) move(ctx context.Context, from, to uint64) error {
 	var (
 		b     pgx.Batch
@@ -624,7 +623,7 @@ func (p *position) move(ctx context.Context, from, to uint64) error {
 	return moveError(moved, err)
 }
 
-// restart begins with another stream.
+// restart starts over with a stream that was created again.
 func (p *position) restart(ctx context.Context, from uint64, created time.Time) error {
 	tag, err := p.pool.Exec(ctx, `UPDATE ingest_position SET sequence = 0, stream_created = $3 WHERE workspace_id = '*' AND source = $1 AND sequence = $2`,
 		p.source, int64(from), created)
@@ -683,12 +682,12 @@ func (m *metrics) count(r *result) {
 	m.messages.WithLabelValues("dead").Add(float64(len(r.dead)))
 }
 
-// Source gives messages in an order, from behind those that are done.
+// Source returns messages in order, starting after the last one that is done.
 type Source interface {
 	// Next waits for messages. It returns nil when there were none for a while.
 	Next(ctx context.Context) (*Batch, error)
 
-	// Lag is how many messages are waiting. -1: it is not known.
+	// Lag returns how many messages are waiting; -1: unknown.
 	Lag(ctx context.Context) (int64, error)
 
 	Close()
@@ -699,17 +698,17 @@ type Message struct {
 	*message.Message
 
 	Subject string   // where it was published; empty: the source has no subjects
-	Tokens  []string // of the subject, behind the one that the source reads
+	Tokens  []string // of the subject, after the part that the source reads
 	Headers []byte   // as they came, in JSON; nil: none
 	Fault   error    // why it cannot be read; nil: it can
 }
 
-// Batch is the next messages of a source. One of Done and Release is called.
+// Batch is the next messages of a source. The caller calls either Done or Release.
 type Batch struct {
 	Messages []Message
 
-	// Done moves the source behind the messages, and keeps dead letters. After an error
-	// the messages come again.
+	// Done moves the source past the messages and stores dead letters. After an error the messages
+	// come again.
 	Done func(ctx context.Context, dead []Dead) error
 
 	// Release gives the messages back.
@@ -722,23 +721,23 @@ type Dead struct {
 	Reason  string
 }
 
-// The metadata of a dead letter. It has no other: a broker obeys some headers, so those of the
-// message, which its publisher chose, are inside one of ours.
+// The metadata of a dead letter. It has no other metadata: brokers act on some headers, so the
+// message's own headers, which its publisher chose, are packed into MetadataHeaders.
 const (
 	MetadataReason  = "ledgerfeed_reason"
 	MetadataHeaders = "ledgerfeed_headers" // in JSON, as they came
 	MetadataSubject = "ledgerfeed_subject"
-	MetadataCut     = "ledgerfeed_cut" // what of the message is not in the letter, because it is too large
+	MetadataCut     = "ledgerfeed_cut" // the parts of the message that are not in the letter because they are too large
 )
 
-// The most bytes of what is in a letter's metadata. A broker refuses a message with larger headers
-// (NATS: 64 KiB in all), and a letter that it refuses would hold the source up for good.
+// The most bytes of a letter's reason and headers. A broker refuses messages with larger headers
+// (NATS: 64 KiB in all), and a refused letter would block the source for good.
 const (
 	maxReason  = 4 << 10
 	maxHeaders = 32 << 10
 )
 
-// Letter is the dead letter as a message, without the UUID.
+// Letter returns the dead letter as a message without a UUID.
 func (d *Dead) Letter() *message.Message {
 	letter := message.NewMessage("", d.Message.Payload)
 	letter.Metadata.Set(MetadataReason, short(d.Reason))
@@ -761,15 +760,15 @@ func short(reason string) string {
 	return strings.ToValidUTF8(reason[:maxReason], "") + "…"
 }
 
-// Rules say what the messages of a source may do. They belong to the source, and never come with a
-// message: its publisher may write anything into it.
+// Rules say what the messages of a source may do. They are set for the source and never come with a
+// message, into which its publisher may write anything.
 type Rules struct {
-	Relay     bool   // messages may bring a position and a chain, and are restored there
-	Workspace string // the only workspace that entries may be of; empty: any
-	Token     int    // which token behind the subject is the workspace of the entry: 1, 2, …; 0: none
+	Relay     bool   // messages may have a position and a chain, at which their entries are restored
+	Workspace string // the only workspace that entries may belong to; empty: any
+	Token     int    // which token after the source's subject is the entry's workspace: 1, 2, …; 0: none
 }
 
-// The parameters of an address that are rules.
+// The parameters of a source's address that set rules.
 const (
 	ruleTrust     = "trust"
 	ruleWorkspace = "workspace"
@@ -788,7 +787,8 @@ var (
 	errRuleBoth      = errors.New("workspace and workspace_token exclude each other")
 )
 
-// CutRules takes the rules out of the address of a source. The error does not show passwords.
+// CutRules splits a source's address into its rules and the rest. The error does not show
+// passwords.
 func CutRules(address string) (Rules, string, error) {
 	var r Rules
 	base, query, _ := strings.Cut(address, "?")
@@ -844,7 +844,8 @@ func (r *Rules) setToken(value string) error {
 var errUntrusted = errors.New("the message has a position or a chain, as a relay gives them, and this source is not trusted as one: " +
 	"if nobody but a relay can publish to it, add trust=relay to LEDGERFEED_INGEST_URL")
 
-// place is where the message says that a relay found its entry; nil: it says nothing.
+// place returns the entry's position and chain in the relay's log, as the message gives them; nil:
+// it gives none.
 func (r *Rules) place(m *Message) (*place, error) {
 	position, given := m.Metadata[bus.MetadataPosition]
 	chain, too := m.Metadata[bus.MetadataChain]
@@ -857,7 +858,7 @@ func (r *Rules) place(m *Message) (*place, error) {
 	return readPlace(position, chain)
 }
 
-// permits says why a message may not bring an entry of a workspace; nil: it may.
+// permits says why a message may not append an entry to a workspace; nil: it may.
 func (r *Rules) permits(m *Message, workspaceID string) error {
 	if r.Workspace != "" && workspaceID != r.Workspace {
 		return fmt.Errorf("the entry is of the workspace %s, and this source is bound to %s (workspace in LEDGERFEED_INGEST_URL)", workspaceID, r.Workspace)

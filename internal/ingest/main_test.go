@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 // installation is a log that is ingested into.
 type installation struct {
 	t       *testing.T
-	pool    *pgxpool.Pool
+	pool    testkit.DB
 	log     *eventlog.Log
 	logged  *testkit.Buffer
 	metrics *prometheus.Registry

@@ -1,7 +1,7 @@
-// This file reads an outbox table in a producer's own PostgreSQL, which the producer
-// writes with watermill-sql's publisher in the transactions of its own work. It is a source
-// of package ingest, by watermill-sql's schema adapters; the stock subscriber gives one
-// message after the other, this one batches.
+// This file is a Source that reads an outbox table in a producer's own PostgreSQL. The producer
+// fills the table with watermill-sql's publisher, in its own transactions. The file uses
+// watermill-sql's schema adapters, but not its subscriber, which returns one message at a time
+// instead of a batch.
 
 package ingest
 
@@ -17,7 +17,6 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -27,25 +26,25 @@ const (
 	// batchSize is the most messages read at once, in memory and in one transaction.
 	batchSize = 1000
 
-	// pollInterval is the wait at the newest message.
+	// pollInterval is the wait when there are no new messages.
 	pollInterval = 100 * time.Millisecond
 
 	// connections to the producer's database: one for the batch, one for the lag.
 	connections = 2
 
-	// maxUUID is what watermill-sql's tables take of a message's UUID.
+	// maxUUID is the longest UUID that watermill-sql's tables take.
 	maxUUID = 36
 
-	// deadSuffix is behind the topic of messages in that of their dead letters.
+	// deadSuffix is appended to a topic to name the topic of its dead letters.
 	deadSuffix = "_dead"
 )
 
-// group is the consumer group of watermill-sql, among others of the same table.
+// group is our consumer group in watermill-sql. The same table may have others.
 const group = "ledgerfeed"
 
 var topicForm = regexp.MustCompile(`^[A-Za-z0-9_]{1,40}$`)
 
-// Target is what an address of an outbox says, such as
+// Target is an outbox's address, such as
 // postgres://ledgerfeed@shop.example.com/shop?topic=ledgerfeed.
 type Target struct {
 	URL   string // of the database
@@ -71,13 +70,13 @@ func ParseTarget(address string) (*Target, error) {
 	return &Target{u.String(), topic}, nil
 }
 
-// OutboxSource reads an outbox. It is an ingest.Source.
+// OutboxSource is a Source that reads an outbox.
 type OutboxSource struct {
-	pool    *pgxpool.Pool
+	pool    *pg.Pool
 	topic   string
 	schema  wsql.DefaultPostgreSQLSchema
 	offsets wsql.DefaultPostgreSQLOffsetsAdapter
-	ready   bool // the tables are there
+	ready   bool // the tables exist
 }
 
 // OpenOutbox prepares to read an outbox; it does not connect yet.
@@ -92,12 +91,12 @@ func OpenOutbox(ctx context.Context, target *Target) (*OutboxSource, error) {
 // Close closes the connections.
 func (s *OutboxSource) Close() { s.pool.Close() }
 
-// deadSchema is of the table of dead letters, whose payloads may be anything.
+// deadSchema is the schema of the table of dead letters, whose payloads may be anything.
 func deadSchema() wsql.DefaultPostgreSQLSchema {
 	return wsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" }}
 }
 
-// prepare makes what is missing of the tables and the group's offset.
+// prepare creates the tables and the group's offset if they are missing.
 func (s *OutboxSource) prepare(ctx context.Context) error {
 	if s.ready {
 		return nil
@@ -129,8 +128,8 @@ func (s *OutboxSource) prepare(ctx context.Context) error {
 	return err
 }
 
-// makeMissing makes a table if it is not there: CREATE TABLE IF NOT EXISTS needs the right
-// to make tables also where it is.
+// makeMissing creates a table if it does not exist. It checks first because CREATE TABLE IF NOT
+// EXISTS needs the right to create tables even if the table exists.
 func makeMissing(ctx context.Context, tx pgx.Tx, table string, queries []wsql.Query) error {
 	var there bool
 	if err := tx.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, table).Scan(&there); err != nil || there {
@@ -165,7 +164,7 @@ func (s *OutboxSource) Next(ctx context.Context) (*Batch, error) {
 	if err != nil || len(rows) == 0 {
 		pg.Rollback(context.WithoutCancel(ctx), tx)
 		if err == nil || overtaken(err) {
-			flow.Pause(ctx, pollInterval)
+			flow.Sleep(ctx, pollInterval)
 			return nil, nil
 		}
 		return nil, err
@@ -189,7 +188,7 @@ func (s *OutboxSource) Next(ctx context.Context) (*Batch, error) {
 // it.
 func overtaken(err error) bool { return pg.RolledBack(err) }
 
-// read returns the next messages, and what is wrong with those that cannot be read.
+// read returns the next messages and, by index, why some of them cannot be read.
 func (s *OutboxSource) read(ctx context.Context, tx pgx.Tx) (list []wsql.Row, faults map[int]error, err error) {
 	faults = map[int]error{}
 	q, err := s.schema.SelectQuery(wsql.SelectQueryParams{Topic: s.topic, ConsumerGroup: group, OffsetsAdapter: s.offsets})
@@ -217,7 +216,7 @@ func (s *OutboxSource) read(ctx context.Context, tx pgx.Tx) (list []wsql.Row, fa
 	return list, faults, nil
 }
 
-// bare is a message without the metadata, which is what can be unreadable.
+// bare reads a message without decoding its metadata, the only part that can be unreadable.
 func bare(rows pgx.Rows) (r wsql.Row, err error) {
 	var id wsql.XID8
 	if err := rows.Scan(&r.Offset, &id, &r.UUID, &r.Payload, &r.Metadata); err != nil {
@@ -228,14 +227,14 @@ func bare(rows pgx.Rows) (r wsql.Row, err error) {
 	return r, nil
 }
 
-// done keeps dead letters and moves the offset, in one transaction.
+// done stores dead letters and moves the offset, in one transaction.
 func (s *OutboxSource) done(ctx context.Context, tx pgx.Tx, rows []wsql.Row, dead []Dead) error {
 	if len(dead) > 0 {
 		letters := make([]*message.Message, len(dead))
 		for i := range dead {
 			letters[i] = dead[i].Letter()
 			letters[i].UUID = dead[i].Message.UUID
-			if len(letters[i].UUID) > maxUUID { // of a table that the producer made its own way
+			if len(letters[i].UUID) > maxUUID { // the producer created the table differently
 				letters[i].UUID = watermill.NewUUID()
 			}
 		}
@@ -279,5 +278,5 @@ func (s *OutboxSource) Lag(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// mostCounted bounds what a look at the lag costs the producer's database.
+// mostCounted bounds what counting the lag costs the producer's database.
 const mostCounted = 100_000

@@ -20,7 +20,7 @@ import (
 type producer struct {
 	t    *testing.T
 	url  string
-	pool *pgxpool.Pool
+	pool testkit.DB
 }
 
 func newProducer(t *testing.T) *producer {

@@ -1,5 +1,4 @@
-// This file reads a stream of NATS JetStream, in the order of the stream. It is a
-// source of package ingest.
+// This file is a Source that reads a stream of NATS JetStream, in the stream's order.
 
 package ingest
 
@@ -15,65 +14,65 @@ import (
 	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 const (
-	// batchSize and batchBytes bound what is in memory.
+	// streamBatchSize and batchBytes bound the messages in memory.
 	streamBatchSize = 1000
 	batchBytes      = 8 << 20
 
-	// idleWait is how long Next waits for a first message, lingerWait for a further one, and
-	// gatherTime for all further ones: where messages come steadily, the first must not wait
-	// until there are batchSize.
+	// idleWait is how long Next waits for the first message, lingerWait for each further one, and
+	// gatherTime for all further ones together: when messages come steadily, the first must not
+	// wait until the batch is full.
 	idleWait   = time.Second
 	lingerWait = 500 * time.Microsecond
 	gatherTime = 5 * time.Millisecond
 
-	// checkInterval is how often it is asked whether the stream is still the same one: its
-	// reader does not notice that it was deleted and made again.
+	// checkInterval is how often to check that the stream is still the same. Its reader does not
+	// notice if the stream is deleted and created again.
 	checkInterval = 10 * time.Second
 
 	// askTimeout bounds one request to the broker.
 	askTimeout = 5 * time.Second
 
-	// maxUUID bounds the UUID of a dead letter, which is among its headers as well.
+	// streamMaxUUID bounds the UUID of a dead letter, in bytes, because it goes into a header.
 	streamMaxUUID = 255
 
-	// deadSuffix is behind the subject of messages in that of their dead letters, which
-	// are in a stream of their own.
+	// streamDeadSuffix is appended to a subject to name the subject of its dead letters, which have
+	// a stream of their own.
 	streamDeadSuffix = "_dead"
 )
 
-// StreamConfig of a Source.
+// StreamConfig configures a StreamSource.
 type StreamConfig struct {
-	Target *bus.Target   // Subject: what is read of the stream is below it
-	Name   string        // of the position
-	Pool   *pgxpool.Pool // of the database of the log
+	Target *bus.Target // the source reads the messages below its Subject
+	Name   string      // of the source, under which its position is stored
+	Pool   pg.DB       // of the log's database
 	Bus    bus.Config
 }
 
-// StreamSource reads a stream. It is an ingest.Source. Its position is in the database of the
-// log, and moves only from where this process has read: a process that has been overtaken
-// begins again behind the other.
+// StreamSource is a Source that reads a stream. Its position is in the log's database. A process
+// moves it only from where it has read itself: if another process was faster, this one starts again
+// after it.
 type StreamSource struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
 	target   *bus.Target
 	position position
 
-	reader   jetstream.Consumer        // nil: it has to be made
+	reader   jetstream.Consumer        // nil: not made yet
 	messages jetstream.MessagesContext // of reader
 	at       uint64                    // sequence of the last message that is done
 	read     uint64                    // sequence of the last message that was read
-	created  time.Time                 // when the stream of reader was made
-	held     time.Time                 // when this process last said that it reads
-	checked  time.Time                 // when the stream was last asked for
+	created  time.Time                 // when the reader's stream was created
+	held     time.Time                 // when this process last renewed its hold
+	checked  time.Time                 // when the stream was last checked
 	format   wmnats.NATSMarshaler
 }
 
@@ -97,7 +96,7 @@ func (s *StreamSource) Close() {
 	s.conn.Close()
 }
 
-// forget has the next read begin behind what is done.
+// forget drops the reader, so that the next read starts after the last message that is done.
 func (s *StreamSource) forget() {
 	if s.messages != nil {
 		s.messages.Stop()
@@ -105,7 +104,7 @@ func (s *StreamSource) forget() {
 	s.reader, s.messages = nil, nil
 }
 
-// Next returns the next messages, or nil when there are none, or another process reads.
+// Next returns the next messages, or nil if there are none or another process reads.
 func (s *StreamSource) Next(ctx context.Context) (*Batch, error) {
 	if s.messages == nil || time.Since(s.held) > holdAgain {
 		if held, err := s.hold(ctx); err != nil || !held {
@@ -126,17 +125,17 @@ func (s *StreamSource) Next(ctx context.Context) (*Batch, error) {
 	return b, nil
 }
 
-// hold says that this process reads, unless another one does, and makes a reader where there
-// is none, or another process has read meanwhile.
+// hold makes this process the one that reads, unless another process is. It makes a new reader if
+// there is none or if another process has read meanwhile.
 func (s *StreamSource) hold(ctx context.Context) (held bool, err error) {
-	began := time.Now() // not of the injected clock: the database's is compared with it
+	began := time.Now() // not the injected clock: this is compared with the database's
 	at, created, held, err := s.position.hold(ctx)
 	if err != nil {
 		return false, err
 	}
 	if !held {
 		s.forget()
-		flow.Pause(ctx, idleWait)
+		flow.Sleep(ctx, idleWait)
 		return false, nil
 	}
 	s.held = began
@@ -149,8 +148,8 @@ func (s *StreamSource) hold(ctx context.Context) (held bool, err error) {
 	return true, nil
 }
 
-// begin makes a reader behind a sequence; of a stream that is another one than it was, at
-// its beginning.
+// begin makes a reader that starts after a sequence, or at the beginning if the stream was created
+// again.
 func (s *StreamSource) begin(ctx context.Context, at uint64, created time.Time) error {
 	s.forget()
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
@@ -178,9 +177,9 @@ func (s *StreamSource) begin(ctx context.Context, at uint64, created time.Time) 
 	return nil
 }
 
-// ask asks for the stream, and when it was made.
+// ask looks the stream up, and when it was created.
 func (s *StreamSource) ask(ctx context.Context) (stream jetstream.Stream, made time.Time, err error) {
-	s.checked = time.Now() // not of the injected clock: it is about the load of the broker
+	s.checked = time.Now() // not the injected clock: this limits the load on the broker
 	stream, err = s.js.Stream(ctx, s.target.Stream)
 	if err != nil {
 		return nil, made, fmt.Errorf("look for the stream %s: %w", s.target.Stream, err)
@@ -188,7 +187,7 @@ func (s *StreamSource) ask(ctx context.Context) (stream jetstream.Stream, made t
 	return stream, stream.CachedInfo().Created.Truncate(time.Microsecond), nil
 }
 
-// check makes a reader of the stream that is there now, if it is another one.
+// check makes a new reader if the stream was created again.
 func (s *StreamSource) check(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -203,7 +202,7 @@ func (s *StreamSource) check(ctx context.Context) error {
 func (s *StreamSource) gather(ctx context.Context) (*Batch, error) {
 	b := &Batch{}
 	before, bytes := s.at, 0
-	var first time.Time // not of the injected clock: it is about the load of the database
+	var first time.Time // not the injected clock: this limits the load on the database
 	for wait := idleWait; len(b.Messages) < streamBatchSize && bytes < batchBytes && ctx.Err() == nil; wait = lingerWait {
 		if len(b.Messages) == 1 {
 			first = time.Now()
@@ -245,10 +244,10 @@ func (s *StreamSource) gather(ctx context.Context) (*Batch, error) {
 
 var errNotConnected = errors.New("there is no connection to NATS")
 
-// metadataSequence is where the message of a dead letter is in the stream.
+// metadataSequence is the metadata key for a message's sequence in the stream.
 const metadataSequence = "stream_sequence"
 
-// message makes Watermill's message of NATS'. One without a UUID has its Nats-Msg-Id.
+// message converts a NATS message to Watermill's. The Nats-Msg-Id replaces a missing UUID.
 func (s *StreamSource) message(msg jetstream.Msg) Message {
 	m := Message{Subject: msg.Subject(), Headers: headers(msg.Headers())}
 	m.Tokens = strings.Split(strings.TrimPrefix(m.Subject, s.target.Subject+"."), ".")
@@ -264,13 +263,13 @@ func (s *StreamSource) message(msg jetstream.Msg) Message {
 	return m
 }
 
-// headers are the headers of a message in JSON: a list of values for each name.
+// headers returns a message's headers as JSON, with a list of values for each name; nil: none.
 func headers(h nats.Header) []byte {
 	if len(h) == 0 {
 		return nil
 	}
 	text, err := json.Marshal(h)
-	if err != nil { // it has strings alone
+	if err != nil { // cannot happen: they are strings
 		return nil
 	}
 	return text
@@ -290,8 +289,8 @@ func (s *StreamSource) done(ctx context.Context, before, after uint64, dead []De
 	return nil
 }
 
-// bury publishes a dead letter, without its payload where the broker takes none of that size:
-// the message stays in its own stream.
+// bury publishes a dead letter. If the broker refuses its size, it publishes the letter without the
+// payload and the headers: the message stays in its own stream.
 func (s *StreamSource) bury(ctx context.Context, d *Dead) error {
 	letter, sequence := d.Letter(), d.Message.Metadata.Get(metadataSequence)
 	out := nats.NewMsg(s.target.Subject + streamDeadSuffix)
@@ -303,7 +302,8 @@ func (s *StreamSource) bury(ctx context.Context, d *Dead) error {
 		out.Header.Set(name, value)
 	}
 	out.Header.Set(metadataSequence, sequence)
-	// With the time at which the stream was made: one that is made again has the same sequences.
+	// The id has the time the stream was created, because a stream that is created again reuses
+	// sequences.
 	id := fmt.Sprintf("%s/%d/%s", s.target.Stream, s.created.UnixMicro(), sequence)
 	_, err := s.js.PublishMsg(ctx, out, jetstream.WithMsgID(id))
 	if tooLarge(err) && len(out.Data) > 0 {
@@ -318,7 +318,7 @@ func (s *StreamSource) bury(ctx context.Context, d *Dead) error {
 	return nil
 }
 
-// tooLarge reports whether a server, or a stream, takes no message of this size.
+// tooLarge reports whether a server or a stream refused a message because of its size.
 func tooLarge(err error) bool {
 	if errors.Is(err, nats.ErrMaxPayload) {
 		return true
@@ -327,10 +327,10 @@ func tooLarge(err error) bool {
 	return ok && of.ErrorCode == codeTooLarge
 }
 
-// codeTooLarge is JetStream's code for a message that is larger than its stream takes.
+// codeTooLarge is JetStream's error code for a message that is larger than its stream allows.
 const codeTooLarge = 10054
 
-// Lag is how many messages the reader has not been given.
+// Lag returns how many messages the reader has not received yet; -1: unknown.
 func (s *StreamSource) Lag(ctx context.Context) (int64, error) {
 	if s.reader == nil {
 		return -1, nil

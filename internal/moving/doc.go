@@ -1,9 +1,9 @@
-// Package moving moves a workspace from one database to another, both of which serve
-// (docs/operations/moving.md, which has the states and why there is never a moment in which
-// both take appends).
+// Package moving moves a workspace from one database to another while both serve
+// (docs/operations/moving.md, which lists the states and says why the two places never take appends
+// at the same time).
 //
-// A Mover can be ended at any moment. What has been done is in the two databases, each of
-// which changes its own state by one transaction, so that another Mover goes on or undoes it.
+// A Mover can be stopped at any moment. The progress is in the two databases, each of which changes
+// its own state in one transaction, so another Mover can continue or undo the move.
 package moving
 
 import (
@@ -13,31 +13,30 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Place is one side of a move. Its account owns the tables.
+// Place is one side of a move. The account of its Pool owns the tables.
 type Place struct {
-	Pool    *pgxpool.Pool
+	Pool    pg.DB
 	Name    string              // server and database, for people and for the other side
-	Keyring *keyring.Keyring    // opens the secrets of webhooks here; nil: there are none
+	Keyring *keyring.Keyring    // opens the webhooks' secrets at this place; nil: there are none
 	Notify  eventlog.NotifyFunc // tells serving processes; nil: they find out by sweeping
 }
 
-// Config is what a Mover needs.
+// Config configures a Mover.
 type Config struct {
 	WorkspaceID   string
 	From, To      Place
-	PublicAddress string        // of the API at To, for readers who ask at From; empty: they are told none
-	Fence         time.Duration // how long appends are refused at most before they are let in again at From; 0: 30 s
-	Idle          time.Duration // how long To may project nothing, and webhooks may be held, before the move gives up; 0: 1 min
+	PublicAddress string        // of the API at To; From tells it to readers. Empty: it tells them none
+	Fence         time.Duration // how long From refuses appends at most before it takes them again; 0: 30 s
+	Idle          time.Duration // how long To may project nothing, or processes keep webhooks, before the move gives up; 0: 1 min
 	Clock         func() time.Time
 	Logger        *slog.Logger
-	Step          func(Step) // called before each step; nil: nothing is
+	Step          func(Step) // called before each step; nil: not called
 }
 
 // Step is a part of a move.
@@ -97,10 +96,10 @@ type Result struct {
 	Position int64         // of the newest entry when it moved
 	Chain    [32]byte      // of that entry
 	Refused  time.Duration // how long appends were refused
-	History  int64         // rows of deliveries, requests and audit that were copied by this run
+	History  int64         // rows of deliveries, requests and audit that this run copied
 }
 
-// now is the time with the precision of the database.
+// now returns the current time with the precision of the database.
 func (m *Mover) now() time.Time { return m.cfg.Clock().UTC().Truncate(time.Microsecond) }
 
 func (p *Place) notify(topic eventlog.Topic, workspaceIDs ...string) {
@@ -109,12 +108,13 @@ func (p *Place) notify(topic eventlog.Topic, workspaceIDs ...string) {
 	}
 }
 
-// inTx runs do in a transaction, again if the database rolled it back because of others.
+// inTx runs do in a transaction, and retries if the database rolled it back because of other
+// transactions.
 func (p *Place) inTx(ctx context.Context, do func(pgx.Tx) error) error {
 	return pg.Again(ctx, func() error { return pg.InTx(ctx, p.Pool, do) })
 }
 
-// inLimitedTx is inTx in a transaction that waits for each lock for lockTimeout at most.
+// inLimitedTx is inTx, but waits at most lockTimeout for each lock.
 func (p *Place) inLimitedTx(ctx context.Context, do func(pgx.Tx) error) error {
 	return pg.Again(ctx, func() error { return pg.InLimitedTx(ctx, p.Pool, lockTimeout, do) })
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
-// Deliveries are held as a person pauses webhooks, which every process that delivers
-// understands: it ends the attempts that are under way, records them, and gives the webhook
-// back. The epoch rises, so that a delivery which a person sends again to a webhook that is
-// off or paused waits as well.
+// A move holds deliveries by pausing webhooks, as a person does. Every process that delivers
+// understands that: it finishes the attempts in flight, records them and releases the webhook. The
+// epoch rises as well, so that a delivery that a person sends again waits even if its webhook is
+// off or paused.
 
 // lockTimeout is how long a step at the old place waits for rows that other transactions
 // have locked.
@@ -28,12 +28,13 @@ const holdSQL = `
 	       epoch = w.epoch + 1, pause_epoch = w.epoch + 1, kept_epoch = ` + dispatch.KeptEpoch + `
 	 WHERE w.workspace_id = $1 AND NOT (` + held + `)`
 
-// held is true of a webhook w that is held: nobody has changed its state or epoch since.
+// held is an SQL condition on a webhook w: the move holds it, and nobody has changed its state or
+// epoch since.
 const held = `w.state = 'paused' AND w.epoch = w.pause_epoch AND coalesce((
 	SELECT (m.held -> w.webhook_id ->> 'epoch')::integer FROM workspace_move m WHERE m.workspace_id = $1), -1) = w.epoch`
 
-// before is, as JSON, what the webhooks of a workspace were before they were first held; and
-// epochs adds the epochs that they have since. Both are read before they are written.
+// before selects, as JSON, the states that a workspace's webhooks had before they were first held.
+// epochs adds the epochs that they have since. Both read what noteHeld then overwrites.
 const (
 	before = `
 		SELECT coalesce(jsonb_object_agg(w.webhook_id, CASE WHEN ` + held + ` THEN (SELECT m.held -> w.webhook_id FROM workspace_move m WHERE m.workspace_id = $1)
@@ -44,7 +45,7 @@ const (
 		  FROM webhook w JOIN workspace_move m ON m.workspace_id = w.workspace_id WHERE w.workspace_id = $1`
 )
 
-// hold has the processes at the old place give its webhooks back, and waits for that.
+// hold makes the processes at the old place release its webhooks, and waits until they have.
 func (m *Mover) hold(ctx context.Context) error {
 	m.cfg.Step(StepHold)
 	err := m.cfg.From.inLimitedTx(ctx, func(tx pgx.Tx) error {
@@ -80,7 +81,7 @@ func (m *Mover) hold(ctx context.Context) error {
 	return awaitFree(ctx, m)
 }
 
-// noteHeld keeps what a query tells of the webhooks.
+// noteHeld stores a query's result as the move's list of held webhooks.
 func noteHeld(ctx context.Context, m *Mover, tx pgx.Tx, query string) error {
 	var list []byte
 	err := tx.QueryRow(ctx, query, m.cfg.WorkspaceID).Scan(&list)
@@ -93,12 +94,13 @@ func noteHeld(ctx context.Context, m *Mover, tx pgx.Tx, query string) error {
 	return nil
 }
 
-// takenSQL counts the webhooks that a living process holds. The holders are read first.
+// takenSQL counts the webhooks that a live process holds. It reads the holders first, then the
+// leases.
 const takenSQL = `
 	WITH c AS MATERIALIZED (SELECT holder FROM webhook_cursor WHERE workspace_id = $1 AND holder IS NOT NULL)
 	SELECT count(*) FROM c JOIN webhook_instance i ON i.instance_id = c.holder WHERE i.workspace_id = '*' AND i.lease_until > clock_timestamp()`
 
-// awaitFree waits until no process holds a webhook: what was under way is recorded.
+// awaitFree waits until no process holds a webhook. Attempts that were in flight are then recorded.
 func awaitFree(ctx context.Context, m *Mover) error {
 	for began := time.Now(); ; {
 		var taken int
@@ -111,14 +113,14 @@ func awaitFree(ctx context.Context, m *Mover) error {
 		if time.Since(began) > m.cfg.Idle {
 			return &IdleError{Place: m.cfg.From.Name, Waits: "the processes that deliver to give back " + plural.Of(taken, "webhook", "webhooks")}
 		}
-		if !flow.Pause(ctx, lookEvery) {
+		if !flow.Sleep(ctx, lookEvery) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// letGo gives webhooks, in tx of either place, the states back that they had before they
-// were held. What is pending goes on; the epoch does not go back.
+// letGo restores the states that webhooks had before they were held. tx may be at either place.
+// Pending deliveries continue; the epoch does not go back.
 func letGo(ctx context.Context, m *Mover, tx pgx.Tx, before []byte) error {
 	_, err := tx.Exec(ctx, `
 		UPDATE webhook w SET state = h.state, paused_at = h.paused_at, version = w.version + 1
@@ -127,7 +129,7 @@ func letGo(ctx context.Context, m *Mover, tx pgx.Tx, before []byte) error {
 	if err != nil {
 		return fmt.Errorf("let the webhooks of %s go: %w", m.cfg.WorkspaceID, err)
 	}
-	// Only what has the webhook's own epoch is sent while it is off or paused.
+	// While a webhook is off or paused, only deliveries with its present epoch are sent.
 	_, err = tx.Exec(ctx, `
 		UPDATE webhook_waiting q SET epoch = (h.value ->> 'epoch')::integer
 		  FROM jsonb_each($2::jsonb) AS h

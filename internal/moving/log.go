@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// entriesPage is how many entries are copied in one transaction, at most, and copyBytes
-	// about how large their data is together: an entry has up to 64 KiB.
+	// entriesPage bounds the entries copied in one transaction, and copyBytes roughly the size of
+	// their data together: an entry has up to 64 KiB.
 	entriesPage = 2000
 	copyBytes   = 4 << 20
 )
 
-// headOf is the newest entry of a place.
+// head is the newest entry of a place.
 type head struct {
 	position int64
 	chain    []byte
@@ -40,7 +40,7 @@ func (h head) equal(other head) bool {
 	return h.position == other.position && bytes.Equal(h.chain, other.chain)
 }
 
-// lockedHead is a head that is locked, and when, by the database's clock.
+// lockedHead is a locked head, with the time of the lock by the database's clock.
 type lockedHead struct {
 	head
 	at          time.Time
@@ -52,8 +52,8 @@ func (h *lockedHead) closed() bool {
 	return h.closedUntil.Valid && (h.closedUntil.InfinityModifier == pgtype.Infinity || h.closedUntil.Time.After(h.at))
 }
 
-// lockHead locks the newest entry of the place that tx is at. The time is a query of its own,
-// after the lock.
+// lockHead locks the newest entry of the place that tx runs at. It reads the time in a second
+// query, so that the time is after the lock.
 func lockHead(ctx context.Context, m *Mover, tx pgx.Tx) (*lockedHead, error) {
 	var (
 		h lockedHead
@@ -68,7 +68,7 @@ func lockHead(ctx context.Context, m *Mover, tx pgx.Tx) (*lockedHead, error) {
 	return &h, nil
 }
 
-// lockSameHead locks the newest entry of the place that tx is at, which must be this one.
+// lockSameHead is lockHead, but returns a *DivergedError if the newest entry is not want.
 func lockSameHead(ctx context.Context, m *Mover, tx pgx.Tx, want head) error {
 	h, err := lockHead(ctx, m, tx)
 	if err == nil && !h.equal(want) {
@@ -77,9 +77,9 @@ func lockSameHead(ctx context.Context, m *Mover, tx pgx.Tx, want head) error {
 	return err
 }
 
-// copyLog copies what the new place's log lacks, up to the newest entry that the old one
-// had when it was read last, and returns that. It does not wait for a moment without appends,
-// which need not come.
+// copyLog copies the entries that the new place's log lacks and returns the last of them. It stops
+// at the entry that was the old place's newest when last read. It does not wait for a pause in the
+// appends, which may never come.
 func copyLog(ctx context.Context, m *Mover) (head, error) {
 	h, err := headOf(ctx, m, &m.cfg.To)
 	if err != nil {
@@ -103,7 +103,7 @@ func copyLog(ctx context.Context, m *Mover) (head, error) {
 	}
 }
 
-// sameAt makes sure that the old place has the new one's newest entry.
+// sameAt checks that the old place has the new place's newest entry.
 func sameAt(ctx context.Context, m *Mover, h head) error {
 	if h.position == 0 {
 		return nil
@@ -119,15 +119,15 @@ func sameAt(ctx context.Context, m *Mover, h head) error {
 	return nil
 }
 
-// stored is an entry with what the log keeps beside it.
+// stored is an entry with the other columns that the log keeps for it.
 type stored struct {
 	domain.Entry
 	public   *string
 	appended *time.Time
 }
 
-// copyEntries copies the next entries after the new place's head, and returns its head then;
-// more tells that the old place has further ones.
+// copyEntries copies the next entries after the new place's head and returns the new head. more
+// says that the old place may have further entries.
 func copyEntries(ctx context.Context, m *Mover, after head) (at head, more bool, err error) {
 	entries, more, err := readEntries(ctx, m, after)
 	if err != nil || len(entries) == 0 {
@@ -167,8 +167,8 @@ func copyEntries(ctx context.Context, m *Mover, after head) (at head, more bool,
 	return head{newest.Position, newest.Chain[:]}, more, err
 }
 
-// readEntries reads the next entries of the old place, and proves that they follow; more tells
-// that there may be further ones.
+// readEntries reads the next entries of the old place and checks their positions and chain. more
+// says that there may be further entries.
 func readEntries(ctx context.Context, m *Mover, after head) (entries []stored, more bool, err error) {
 	rows, err := m.cfg.From.Pool.Query(ctx, `
 		SELECT e.position, e.id, e.type, e.created_at, e.data::text, e.chain, e.public_event, e.appended_at FROM event_log e
@@ -204,11 +204,11 @@ func readEntries(ctx context.Context, m *Mover, after head) (entries []stored, m
 	return entries, size >= copyBytes || len(entries) == entriesPage, nil
 }
 
-// lookEvery is how often a state that the move waits for is looked at.
+// lookEvery is how often a move polls for a state that it waits for.
 const lookEvery = 20 * time.Millisecond
 
-// awaitProjected waits until the read models of the new place are at a position. The error
-// is an *IdleError when they come no further for the time of Config.Idle.
+// awaitProjected waits until the new place's read models reach a position. It returns an *IdleError
+// if they make no progress for Config.Idle.
 func awaitProjected(ctx context.Context, m *Mover, position int64) error {
 	since, last := time.Now(), int64(-1)
 	for {
@@ -236,14 +236,14 @@ func awaitProjected(ctx context.Context, m *Mover, position int64) error {
 		if time.Since(since) > m.cfg.Idle {
 			return &IdleError{m.cfg.To.Name, "a serving process with the role project", at, fault}
 		}
-		if !flow.Pause(ctx, lookEvery) {
+		if !flow.Sleep(ctx, lookEvery) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// skipAlike skips, at the new place, an entry that cannot be projected there and that an
-// operator made the old one skip.
+// skipAlike makes the new place skip an entry that it cannot project, if an operator made the old
+// place skip it. Otherwise it returns an *IdleError.
 func skipAlike(ctx context.Context, m *Mover, position int64, fault string) error {
 	skips, err := eventlog.NewQuarantine(m.cfg.From.Pool, eventlog.ReadModels, m.cfg.Clock, m.cfg.From.notify).Skips(ctx, m.cfg.WorkspaceID)
 	if err != nil {

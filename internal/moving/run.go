@@ -13,16 +13,16 @@ import (
 const (
 	// fences is how often the old place is fenced before the move gives up.
 	fences = 5
-	// nearly is how few entries may be left to copy when the old place is fenced, unless it
-	// gets them faster than they are copied.
+	// nearly is how many entries may be left to copy when the old place is fenced. More may be left
+	// if they are appended faster than they are copied.
 	nearly = 500
-	// passes is how often the log is copied in advance at most.
+	// passes bounds how often the log is copied before a fence.
 	passes = 20
 )
 
-// Run moves the workspace, or goes on with a move that was interrupted, until the new place
-// has it with its whole history. Errors besides those of the databases: those in this
-// package, *domain.UnknownWorkspaceError, *keyring.MissingError.
+// Run moves the workspace, or continues an interrupted move, until the new place has it with its
+// whole history. Apart from errors of the databases, it returns the errors of this package,
+// *domain.UnknownWorkspaceError and *keyring.MissingError.
 func (m *Mover) Run(ctx context.Context) (Result, error) {
 	state, err := m.begin(ctx)
 	if err != nil {
@@ -62,13 +62,13 @@ func (m *Mover) leave(ctx context.Context) error {
 			return err
 		}
 		m.cfg.Logger.WarnContext(ctx, "the workspace could not leave in time; trying again", "workspace", m.cfg.WorkspaceID, "error", err)
-		if !flow.Pause(ctx, time.Duration(n)*100*time.Millisecond) {
+		if !flow.Sleep(ctx, time.Duration(n)*100*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// approach copies the log and waits for the read models until little is left to do.
+// approach copies the log and waits for the read models, until few entries are left.
 func approach(ctx context.Context, m *Mover) error {
 	m.cfg.Step(StepCopy)
 	for range passes {
@@ -87,7 +87,7 @@ func approach(ctx context.Context, m *Mover) error {
 			return nil
 		}
 	}
-	return nil // it gets entries as fast as they are copied; the fence will end that
+	return nil // entries are appended as fast as they are copied; the fence will end that
 }
 
 // pass fences the old place, copies the rest and gives the workspace up.
@@ -111,7 +111,7 @@ func pass(ctx context.Context, m *Mover) error {
 	return m.depart(ctx, newest)
 }
 
-// orFenceOver is why something within the fence failed.
+// orFenceOver returns errFenceOver if the time of the fence is over, else err.
 func orFenceOver(limited context.Context, err error) error {
 	if errors.Is(context.Cause(limited), errFenceOver) {
 		return errFenceOver

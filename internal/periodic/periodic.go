@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Outage is the log state of a loop, or of several that do the same work: whether it
-// failed the last time.
+// Outage is the log state of a loop, or of several loops that do the same work: whether the last
+// run failed.
 type Outage struct {
 	Logger *slog.Logger
 
@@ -20,16 +20,15 @@ type Outage struct {
 	// number of the outage.
 	Failing, Working string
 
-	number atomic.Int64 // of the outage that lasts; 0: none does
+	number atomic.Int64 // of the current outage; 0: none
 }
 
-// outages gives numbers to the outages of this process. One pairs the line that begins one with the
-// line that ends it.
-var outages atomic.Int64 //nolint:gochecknoglobals // numbers are of the process
+// outages numbers the outages of this process. The number pairs the line that begins an outage with
+// the line that ends it.
+var outages atomic.Int64 //nolint:gochecknoglobals // numbers are per process
 
-// Note takes the result of one time. The attributes go with the message that
-// the outage is over.
-func (o *Outage) Note(ctx context.Context, err error, attributes ...any) {
+// LogTransition takes the result of one run. attributes go into the line that ends an outage.
+func (o *Outage) LogTransition(ctx context.Context, err error, attributes ...any) {
 	if err != nil {
 		if n := outages.Add(1); o.number.CompareAndSwap(0, n) {
 			o.Logger.WarnContext(ctx, o.Failing, "error", err, "outage", n)
@@ -41,11 +40,10 @@ func (o *Outage) Note(ctx context.Context, err error, attributes ...any) {
 	}
 }
 
-// Run does work at once and then at every interval until ctx is done, and calls
-// after with the result of each time. Work that failed is tried again at the next
-// interval and not earlier, because it fails when a database is in trouble. The
-// result of work that was under way when ctx ended is dropped: it says nothing
-// about the database.
+// Run does work at once and then at every interval until ctx is done, and calls after with each
+// result. Work that failed is retried at the next interval and not earlier, because it fails when a
+// database is in trouble. The result of work that was in flight when ctx ended is dropped: it says
+// nothing about the database.
 func Run(ctx context.Context, every time.Duration, outage *Outage, work func(context.Context) error, after func(error)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -54,7 +52,7 @@ func Run(ctx context.Context, every time.Duration, outage *Outage, work func(con
 		if ctx.Err() != nil {
 			return
 		}
-		outage.Note(ctx, err)
+		outage.LogTransition(ctx, err)
 		after(err)
 		select {
 		case <-ctx.Done():

@@ -14,8 +14,11 @@ import (
 )
 
 // Connect opens one connection.
-func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
-	cfg, err := ConnConfig(url, nil)
+func Connect(ctx context.Context, url string) (*pgx.Conn, error) { return ConnectWith(ctx, url, nil) }
+
+// ConnectWith opens one connection with some settings.
+func ConnectWith(ctx context.Context, url string, settings map[string]string) (*pgx.Conn, error) {
+	cfg, err := ConnConfig(url, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +34,7 @@ func ConnConfig(url string, settings map[string]string) (*pgx.ConnConfig, error)
 	}
 	maps.Copy(cfg.ConnConfig.RuntimeParams, settings)
 	withoutTimeouts(cfg.ConnConfig)
-	if err := settle(cfg.ConnConfig); err != nil {
+	if _, err := settle(cfg.ConnConfig); err != nil {
 		return nil, err
 	}
 	return cfg.ConnConfig, nil

@@ -1,12 +1,10 @@
-// Package pg opens pools and runs transactions.
+// Package pg opens pools, shares their connections fairly, and runs transactions.
 package pg
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,121 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
-	"github.com/jackc/pgx/v5/pgproto3"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
-
-// Options of a pool.
-type Options struct {
-	// MaxConns is the most connections; 0 leaves pgx's default. A new one that the server
-	// refuses because it has too many is waited for, as long as the pool has another.
-	MaxConns int32
-
-	// ReadBuffer is the size of each connection's read buffer in bytes; 0
-	// leaves the default. Pages of rows want 32 KiB.
-	ReadBuffer int
-
-	// Settings are run-time parameters of every connection.
-	Settings map[string]string
-
-	// CancelStatements ends the statement of a context that ends on the server,
-	// too, and keeps its connection. Otherwise only the connection is closed, and the
-	// server goes on until it has something to send.
-	CancelStatements bool
-
-	// Tracer is called at each statement; nil: none is.
-	Tracer pgx.QueryTracer
-
-	// ConnectTimeout bounds the time to open a connection; 0: that of the URL.
-	ConnectTimeout time.Duration
-
-	// Later lets Open succeed although the database does not answer now.
-	Later bool
-
-	// Prepare looks at a connection each time before it is used; nil: one to a server that
-	// takes no writes is replaced after a second. What it returns means what it does in
-	// pgxpool.Config.PrepareConn.
-	Prepare func(context.Context, *pgx.Conn) (good bool, err error)
-}
-
-// cancelTimeout is how long a connection waits for the end of a statement that it
-// has cancelled before it is closed.
-const cancelTimeout = time.Second
-
-// Open makes a pool and checks that the database answers, unless Options.Later.
-func Open(ctx context.Context, url string, o Options) (*pgxpool.Pool, error) {
-	cfg, err := ParseConfig(url)
-	if err != nil {
-		return nil, err
-	}
-	if o.MaxConns > 0 {
-		cfg.MaxConns = o.MaxConns
-	}
-	if o.ReadBuffer > 0 {
-		cfg.ConnConfig.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
-			return pgproto3.NewFrontend(bufio.NewReaderSize(r, o.ReadBuffer), w)
-		}
-	}
-	cfg.PingTimeout = pingTimeout
-	if o.ConnectTimeout > 0 {
-		cfg.ConnConfig.ConnectTimeout = o.ConnectTimeout
-	}
-	cfg.ConnConfig.Tracer = o.Tracer
-	for name, value := range silentSettings() {
-		if cfg.ConnConfig.RuntimeParams[name] == "" {
-			cfg.ConnConfig.RuntimeParams[name] = value
-		}
-	}
-	if o.CancelStatements {
-		cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-			return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: cancelTimeout}
-		}
-	}
-	for name, value := range o.Settings {
-		cfg.ConnConfig.RuntimeParams[name] = value
-	}
-	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
-		cfg.ConnConfig.RuntimeParams["application_name"] = "ledgerfeed"
-	}
-	withoutTimeouts(cfg.ConnConfig)
-	if err := settle(cfg.ConnConfig); err != nil {
-		return nil, err
-	}
-	dropUseless(cfg, o.Prepare)
-	withGate(cfg)
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	if o.Later {
-		return pool, nil
-	}
-	if err := checkSettings(ctx, pool); err != nil {
-		pool.Close()
-		return nil, err
-	}
-	return pool, nil
-}
-
-// pingTimeout bounds the question that a connection is asked before it is used, if it
-// was idle for a second. One that went silent does not answer, and is replaced.
-const pingTimeout = 2 * time.Second
-
-// silentSettings make the server notice that a client has gone without closing its
-// connection, because its machine or the network between failed. Until the server
-// does, the client's transaction stays open and its row locks with it: those of a
-// projector hold up whole workspaces. A network that still acknowledges what it does
-// not deliver is noticed by the first setting alone.
-func silentSettings() map[string]string {
-	return map[string]string{
-		"idle_in_transaction_session_timeout": "30s",
-		"tcp_user_timeout":                    "30s",
-		"tcp_keepalives_idle":                 "10",
-		"tcp_keepalives_interval":             "5",
-		"tcp_keepalives_count":                "4",
-	}
-}
 
 // rollbackTimeout bounds a rollback, which does not end with its caller's context.
 const rollbackTimeout = 5 * time.Second

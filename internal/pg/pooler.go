@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -12,8 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
-	"github.com/jackc/pgx/v5/pgproto3"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // PoolerTransaction is the mode of a pooler that hands a connection to the server out for
@@ -26,8 +23,8 @@ const PoolerTransaction = "transaction"
 const poolerParameter = "pooler"
 
 // ThroughPooler returns the URL of a database, in either form, for a pooler in the mode
-// PoolerTransaction: each transaction then begins with its settings, and statements are
-// not prepared.
+// PoolerTransaction: each transaction then begins with its settings, each statement is in a
+// transaction, and statements are not prepared.
 func ThroughPooler(url string) string {
 	parameter := poolerParameter + "=" + PoolerTransaction
 	switch {
@@ -68,19 +65,22 @@ func ofSessions() []string {
 }
 
 // settle makes connections of a configuration work through a pooler, if its URL says that
-// one answers there. No settings can be added after it.
-func settle(cfg *pgx.ConnConfig) error {
+// one answers there, and returns the settings that each transaction needs. No settings can
+// be added after it.
+func settle(cfg *pgx.ConnConfig) (local map[string]string, err error) {
 	if !IsPooled(cfg) {
-		return nil
+		return nil, nil
 	}
-	local := map[string]string{}
+	local = map[string]string{}
 	for name, value := range cfg.RuntimeParams {
 		switch {
 		case slices.Contains(passedOn(), name):
 			continue
 		case name == "options" && value != "":
-			return errors.New("DATABASE_URL: a pooler cannot pass options on (LEDGERFEED_POOLER is set): write its settings as parameters of their own, such as search_path=billing")
-		case name == "default_transaction_read_only":
+			return nil, errors.New("DATABASE_URL: a pooler cannot pass options on (LEDGERFEED_POOLER is set): write its settings as parameters of their own")
+		case name == "search_path":
+			return nil, errors.New("DATABASE_URL: a pooler cannot pass search_path on (LEDGERFEED_POOLER is set): set it for the account, by ALTER ROLE … SET search_path = …")
+		case name == readOnlySetting:
 			local["transaction_read_only"] = value
 		case name != "options" && !slices.Contains(ofSessions(), name):
 			local[name] = value
@@ -90,30 +90,27 @@ func settle(cfg *pgx.ConnConfig) error {
 	if writtenIn(cfg.ConnString(), "default_query_exec_mode") == "" {
 		cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
+	// PgBouncer before version 1.19 may end itself over a cancelled statement (its issue 801).
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler { return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()} }
-	first, build := beginning(local), cfg.BuildFrontend
-	cfg.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
-		s := newLocalSettings(r, w, first)
-		return build(s, s)
-	}
-	return nil
+	return local, nil
 }
 
-// beginning is what sets settings for the transaction in which it is executed, as
-// messages to the server.
-func beginning(settings map[string]string) []byte {
-	if len(settings) == 0 { // of a connection by itself
-		return nil
+// beginQuery begins a transaction with settings.
+func beginQuery(o pgx.TxOptions, settings map[string]string) string {
+	var b strings.Builder
+	b.WriteString("BEGIN")
+	if o.IsoLevel != "" {
+		b.WriteString(" ISOLATION LEVEL " + string(o.IsoLevel))
 	}
-	var calls []string
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		calls = append(calls, fmt.Sprintf("set_config(%s, %s, true)", Literal(name), Literal(settings[name])))
+	for _, mode := range []string{string(o.AccessMode), string(o.DeferrableMode)} {
+		if mode != "" {
+			b.WriteString(" " + mode)
+		}
 	}
-	var b []byte
-	for _, m := range []pgproto3.FrontendMessage{&pgproto3.Parse{Query: "SELECT " + strings.Join(calls, ", ")}, &pgproto3.Bind{}, &pgproto3.Execute{}} {
-		b, _ = m.Encode(b) // fails for messages of a gigabyte
+	for i, name := range slices.Sorted(maps.Keys(settings)) {
+		b.WriteString([]string{"; SELECT ", ", "}[min(i, 1)] + "set_config(" + Literal(name) + ", " + Literal(settings[name]) + ", true)")
 	}
-	return b
+	return b.String()
 }
 
 // Literal is a text as SQL writes it.
@@ -142,14 +139,14 @@ func asPoolerError(err error) error {
 
 // checkSettings makes sure that a pool's settings reach the server. A pooler may have been
 // told to take them and throw them away.
-func checkSettings(ctx context.Context, pool *pgxpool.Pool) error {
+func checkSettings(ctx context.Context, pool *Pool) error {
 	var isolation, timeout string
 	err := pool.QueryRow(ctx, `SELECT current_setting('transaction_isolation'), current_setting('idle_in_transaction_session_timeout') WHERE $1`, true).Scan(&isolation, &timeout)
 	switch {
 	case err != nil:
 		return fmt.Errorf("the database does not answer: %w", asPoolerError(err))
 	case isolation != ownSettings()["default_transaction_isolation"]:
-		if !IsPooled(pool.Config().ConnConfig) {
+		if !pool.pooled {
 			return &PoolerError{errors.New("default_transaction_isolation is " + isolation)}
 		}
 		return fmt.Errorf("transactions begin as %q, and a pooler passes no other level on: ALTER ROLE … SET default_transaction_isolation = 'read committed'", isolation)

@@ -62,7 +62,7 @@ func ConnectAsOthers(ctx context.Context, url string) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := settle(cfg.ConnConfig); err != nil {
+	if _, err := settle(cfg.ConnConfig); err != nil {
 		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)

@@ -13,7 +13,7 @@ import (
 )
 
 // openAll opens all connections of a pool.
-func openAll(t *testing.T, url string, o pg.Options) *pgxpool.Pool {
+func openAll(t *testing.T, url string, o pg.Options) testkit.DB {
 	t.Helper()
 	pool := testkit.Must(pg.Open(t.Context(), url, o))(t)
 	t.Cleanup(pool.Close)
@@ -81,7 +81,7 @@ func TestReadingLeavesReadOnlyConnections(t *testing.T) {
 	pool := openAll(t, database, pg.Options{MaxConns: 4})
 	standby := openAll(t, database, pg.Options{MaxConns: 1, Prepare: func(context.Context, *pgx.Conn) (bool, error) { return true, nil }})
 	setDefault(t, owner, "RESET ALL")
-	show := func(pool *pgxpool.Pool) (value string) {
+	show := func(pool testkit.DB) (value string) {
 		if err := pool.QueryRow(t.Context(), `SHOW default_transaction_read_only`).Scan(&value); err != nil {
 			t.Error(err)
 		}

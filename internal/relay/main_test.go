@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 // bench is a log, a broker, and relays between them.
 type bench struct {
 	t        *testing.T
-	pool     *pgxpool.Pool
+	pool     testkit.DB
 	log      *eventlog.Log
 	notifier *eventlog.Notifier
 	cluster  *natscluster.Cluster

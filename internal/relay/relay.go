@@ -12,70 +12,76 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// How many claims are sent at once, of how many entries, and of how many workspaces at
-// least where many have a backlog: a broker answers each message after a round trip, and
-// the next one of its workspace waits for that.
+// workers is how many claims are sent at once, and claimEntries how many entries each has at most.
+// While many workspaces have a backlog, a claim has at least claimWorkspaces of them: the broker
+// answers each message after a round trip, and the next message of the same workspace waits for
+// that.
 const (
 	workers         = 4
 	claimEntries    = 4000
 	claimWorkspaces = 16
 )
 
-// Connections is how many connections of a pool a Relay needs: each worker has one while
-// it sends, and needs another one at times.
+// Connections is how many connections of its pool a Relay needs: each worker holds one while it
+// sends, and sometimes needs another.
 const Connections = workers + 4
 
-// claimTimeout is how long a claim is sent before it ends with what was stored. Its
-// transaction, which keeps the database from removing old rows, is open meanwhile.
+// Workers is how many connections of Config.Pool a Relay uses if it also has a Config.AuxPool.
+const Workers = workers + 1
+
+// claimTimeout bounds how long a claim is sent before it ends with what was stored. Its transaction
+// is open meanwhile, which keeps the database from removing old rows.
 const claimTimeout = 10 * time.Second
 
 // lockTimeout is how long a statement waits for a row that another transaction has locked.
 const lockTimeout = 200 * time.Millisecond
 
-// PoolSettings are the run-time parameters for the connections of a Relay.
+// PoolSettings returns the run-time parameters for a Relay's connections.
 func PoolSettings() map[string]string {
 	return map[string]string{
 		"jit": "off", "lock_timeout": strconv.FormatInt(lockTimeout.Milliseconds(), 10),
-		// Where a crash of the server takes checkpoints back, entries are sent again, as after a crash of the relay.
+		// If a server crash loses checkpoints, entries are sent again, as after a crash of the
+		// relay.
 		"synchronous_commit": "off",
 	}
 }
 
-// consumerPrefix keeps the checkpoints of relays apart from those of other consumers. It
-// is stored, so it must not change.
+// consumerPrefix separates relays' checkpoints from those of other consumers. It is stored, so it
+// must not change.
 const consumerPrefix = "relay:"
 
-// Consumer is the name of a relay's checkpoints.
+// Consumer returns the consumer name of a relay's checkpoints.
 func Consumer(name string) string { return consumerPrefix + name }
 
-// Config of a Relay.
+// Config configures a Relay.
 type Config struct {
-	Pool      *pgxpool.Pool // opened with PoolSettings; at least Connections
+	Pool      pg.DB // with PoolSettings; without AuxPool, at least Connections connections
+	AuxPool   pg.DB // see eventlog.SubscriberConfig
 	Notifier  *eventlog.Notifier
 	Publisher bus.Publisher // closed by Run
 	Clock     func() time.Time
 	Logger    *slog.Logger
 	Metrics   prometheus.Registerer // nil: none
 
-	Name     string   // of the relay: 1 to 64 of A-Z a-z 0-9 _ -; another one begins at position 1
+	Name     string   // of the relay: 1 to 64 of A-Z a-z 0-9 _ -; a new name begins at position 1
 	Form     Form     // default FormPublic
 	Envelope Envelope // default EnvelopeNone
 	Source   string   // with EnvelopeCloudEvents: the address of this installation
 
-	Sweep time.Duration // at least so much time between two sweeps; default 2 s
+	Sweep time.Duration // the shortest time between two sweeps; default 2 s
 }
 
-// Relay sends the log to a broker while it runs. Any number of processes may run one of
-// the same name; they share the workspaces.
+// Relay sends the log to a broker while it runs. Any number of processes may run a Relay of the
+// same name; they share the workspaces.
 type Relay struct {
 	publisher  bus.Publisher
 	format     format
@@ -101,7 +107,7 @@ func New(cfg Config) (*Relay, error) {
 		return nil, err
 	}
 	if r.subscriber, err = eventlog.NewSubscriber(eventlog.SubscriberConfig{
-		Pool: cfg.Pool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger, Sweep: cfg.Sweep,
+		Pool: cfg.Pool, AuxPool: cfg.AuxPool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger, Sweep: cfg.Sweep,
 		Workers: workers, Entries: claimEntries, After: eventlog.ReadModels, Public: r.format.form == FormPublic,
 		Outside: &eventlog.Outside{Await: r.gate.await, Workspaces: claimWorkspaces},
 	}); err != nil {
@@ -110,13 +116,13 @@ func New(cfg Config) (*Relay, error) {
 	if r.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: 2 * claimTimeout}, flow.RouterLogger(cfg.Logger)); err != nil {
 		return nil, fmt.Errorf("relay: %w", err)
 	}
-	// KeepError is outside of Recoverer, so that it also gets what was a panic.
+	// KeepError wraps Recoverer, so that it also gets panics as errors.
 	r.router.AddMiddleware(eventlog.KeepError, middleware.Recoverer)
 	r.router.AddConsumerHandler("relay", r.consumer, r.subscriber, r.handle)
 	return r, nil
 }
 
-// Run sends until ctx ends, finishes the messages under way, and returns.
+// Run sends until ctx ends, finishes the messages in flight, and returns.
 func (r *Relay) Run(ctx context.Context) (err error) {
 	defer func() {
 		if closeErr := r.publisher.Close(); closeErr != nil && err == nil {
@@ -137,11 +143,11 @@ func (r *Relay) Probe(ctx context.Context) error {
 	return r.gate.err()
 }
 
-// errEnded is why sending stops before the end of a segment although nothing is wrong.
+// errEnded means that sending stopped before the end of a segment although nothing is wrong.
 var errEnded = errors.New("the claim ends")
 
-// handle is the Router's handler: it sends a claim, all of its workspaces at the same
-// time, and shortens it to what the broker has stored.
+// handle is the Router's handler. It sends a claim, all of its workspaces at the same time, and
+// shortens the claim to what the broker has stored.
 func (r *Relay) handle(msg *message.Message) error {
 	claim, err := eventlog.ClaimOf(msg)
 	if err != nil {
@@ -170,7 +176,7 @@ type outcome struct {
 	workspaceID string
 	next        int64 // the first position that was not sent
 	moved       bool  // something was sent
-	err         error // why not all of it was; nil: all was
+	err         error // why not everything was sent; nil: everything was
 }
 
 // send sends the entries of a segment, one after the other.
@@ -197,9 +203,9 @@ func (r *Relay) send(ctx context.Context, s *eventlog.Segment) outcome {
 	return outcome{workspaceID: s.WorkspaceID}
 }
 
-// settle shortens a claim to what was sent. Where the broker is away, what was not sent is
-// claimed again when it is back; otherwise the workspaces that could not be sent are left
-// to the worker for failing ones. The error is the failure of the only workspace.
+// settle shortens a claim to what was sent. If the broker is unavailable, the rest is claimed again
+// when it is back. Otherwise the worker for failing workspaces takes over those that could not be
+// sent. settle returns an error only if the claim's only workspace failed without sending anything.
 func (r *Relay) settle(ctx context.Context, claim *eventlog.Claim, outcomes []outcome) error {
 	away, known := false, false
 	for _, o := range outcomes {
@@ -223,25 +229,26 @@ func (r *Relay) settle(ctx context.Context, claim *eventlog.Claim, outcomes []ou
 }
 
 const (
-	// probeTimeout bounds one look at the broker.
+	// probeTimeout bounds one probe of the broker.
 	probeTimeout = 5 * time.Second
 
-	// firstWait doubles until longestWait between two looks at a broker that is away.
+	// firstWait is the wait after the first failed probe of the broker. It doubles up to
+	// longestWait.
 	firstWait   = 100 * time.Millisecond
 	longestWait = 10 * time.Second
 )
 
-// gate is closed while the broker is away. It is closed at first.
+// gate is closed while the broker is unavailable, and until the first probe has succeeded.
 type gate struct {
 	probe  func(context.Context) error
 	clock  func() time.Time
 	logger *slog.Logger
 
-	turn chan struct{} // who holds its token looks at the broker
+	turn chan struct{} // one slot; the caller that fills it probes the broker
 
 	mu     sync.Mutex
-	open   bool      // guarded by mu, as the following are
-	since  time.Time // it is closed
+	open   bool      // guarded by mu, like the fields below
+	since  time.Time // when the gate was closed
 	reason error
 }
 
@@ -251,7 +258,7 @@ func newGate(probe func(context.Context) error, clock func() time.Time, logger *
 	return &gate{probe: probe, clock: clock, logger: logger, turn: make(chan struct{}, 1), since: clock(), reason: errNotTried}
 }
 
-// state returns since when the broker cannot be used, and why; nil: it can.
+// state returns since when the broker cannot be used, and why; a nil reason means that it can.
 func (g *gate) state() (since time.Time, reason error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -261,7 +268,7 @@ func (g *gate) state() (since time.Time, reason error) {
 	return g.since, g.reason
 }
 
-// err is the state in words; nil: the broker can be used.
+// err returns the state as an error; nil: the broker can be used.
 func (g *gate) err() error {
 	since, reason := g.state()
 	if reason == nil {
@@ -270,8 +277,7 @@ func (g *gate) err() error {
 	return fmt.Errorf("the message broker cannot be used since %s: %w", since.UTC().Format(time.RFC3339), reason)
 }
 
-// check looks at the broker after something could not be sent, and reports whether it can
-// be used.
+// check probes the broker after something could not be sent, and reports whether it can be used.
 func (g *gate) check(ctx context.Context) bool {
 	limited, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -297,8 +303,7 @@ func (g *gate) set(ctx context.Context, reason error) {
 	}
 }
 
-// await returns when the gate is open or ctx has ended. One caller at a time looks at the
-// broker.
+// await returns when the gate is open or ctx has ended. One caller at a time probes the broker.
 func (g *gate) await(ctx context.Context) {
 	if _, reason := g.state(); reason == nil {
 		return
@@ -313,7 +318,7 @@ func (g *gate) await(ctx context.Context) {
 		if _, reason := g.state(); reason == nil || g.check(ctx) {
 			return
 		}
-		if !flow.Pause(ctx, wait) {
+		if !flow.Sleep(ctx, wait) {
 			return
 		}
 	}

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Status is how far one relay is, over all workspaces or in one.
+// Status is the progress of one relay, over all workspaces or in one.
 type Status struct {
 	Name       string    `json:"name"`
 	Position   int64     `json:"position"`    // entries sent, or passed over because they are internal
 	Visible    int64     `json:"visible"`     // entries that may be sent
 	LagEntries int64     `json:"lag_entries"` // of those, entries not yet sent
 	LagSeconds float64   `json:"lag_seconds"` // since the oldest of them was appended; 0: there is none
-	Failing    int64     `json:"failing"`     // workspaces that could not be sent when it was last tried
+	Failing    int64     `json:"failing"`     // workspaces whose last attempt failed
 	Errors     []Failing `json:"errors"`      // the first mostListed of them
 }
 
@@ -28,12 +29,12 @@ type Failing struct {
 	RetryAt     *time.Time `json:"retry_at"`
 }
 
-// mostListed is how many failing workspaces of a relay are listed.
+// mostListed bounds the failing workspaces that are listed of a relay.
 const mostListed = 100
 
-// ReadStatus reads how far every relay is that ever ran on the database, in every
-// workspace or, with an id, in one.
-func ReadStatus(ctx context.Context, pool *pgxpool.Pool, workspaceID string) ([]Status, error) {
+// ReadStatus reads the progress of every relay that ever ran on the database. With a workspaceID,
+// it covers that workspace only; empty: all.
+func ReadStatus(ctx context.Context, pool pg.DB, workspaceID string) ([]Status, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT substr(n.consumer, length($1) + 1), sum(coalesce(c.position, 0))::bigint, sum(v.position)::bigint,
 		       sum(greatest(v.position - coalesce(c.position, 0), 0))::bigint,
@@ -62,7 +63,7 @@ func ReadStatus(ctx context.Context, pool *pgxpool.Pool, workspaceID string) ([]
 	return list, nil
 }
 
-func readFailing(ctx context.Context, pool *pgxpool.Pool, name, workspaceID string) ([]Failing, error) {
+func readFailing(ctx context.Context, pool pg.DB, name, workspaceID string) ([]Failing, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT workspace_id, position + 1, coalesce(error, ''), retry_at FROM log_checkpoint
 		 WHERE consumer = $1 AND failures > 0 AND ($2 = '' OR workspace_id = $2)

@@ -8,35 +8,33 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 const (
-	// countEvery is how often the log is looked at for events that are not counted.
+	// countEvery is how often the log is checked for events that are not counted.
 	countEvery = 5 * time.Second
-	// countTimeout bounds one look.
+	// countTimeout bounds one check.
 	countTimeout = 30 * time.Second
-	// countWorkspaces and countEntries bound what one look reads: the workspaces, and
-	// the entries of each.
+	// countWorkspaces and countEntries bound what one check reads: the workspaces, and the entries
+	// of each.
 	countWorkspaces = 500
 	countEntries    = 5000
 )
 
-// Events counts the events of all workspaces, up to what the read models show. It
-// follows the log by itself, so that appending does not know of it. Any number of
-// processes may run one on a database: an event is counted in the transaction that
-// moves the workspace's cursor behind it, and so once.
+// Events counts the events of all workspaces, up to what the read models show. It follows the log
+// independently of appending. Any number of processes may run one on a database: an event is
+// counted once, in the transaction that moves the workspace's cursor past it.
 type Events struct {
-	pool   *pgxpool.Pool
+	pool   pg.DB
 	clock  func() time.Time
 	logger *slog.Logger
 }
 
 // NewEvents makes an Events.
-func NewEvents(pool *pgxpool.Pool, clock func() time.Time, logger *slog.Logger) *Events {
+func NewEvents(pool pg.DB, clock func() time.Time, logger *slog.Logger) *Events {
 	return &Events{pool, clock, logger}
 }
 
@@ -51,15 +49,14 @@ func (e *Events) Run(ctx context.Context) error {
 	return nil
 }
 
-// Count counts events that are not counted yet, those of a workspace whose log is far
-// ahead in part: the others come the next time. A workspace that another transaction has
-// locked is left out.
+// Count counts events that are not counted yet, up to a limit for each workspace; the next call
+// goes on from there. It skips a workspace that another transaction has locked.
 func (e *Events) Count(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	oldest := Hour.start(e.clock().Add(-hourRetention))
-	// The workspaces that were never counted begin with what is kept. Each look takes them in
-	// an order of its own, so that processes beside each other do not all try the same ones.
+	// Workspaces that were never counted begin at the oldest hour that is kept. The order is
+	// random, so that concurrent processes do not all try the same workspaces.
 	rows, err := e.pool.Query(ctx, `
 		SELECT v.workspace_id, c.workspace_id IS NULL
 		  FROM log_checkpoint v LEFT JOIN event_rollup_cursor c ON c.workspace_id = v.workspace_id

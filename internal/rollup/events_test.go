@@ -7,15 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // logOf makes a log in which every third entry is internal; the last is published at the
 // end.
-func logOf(t *testing.T, pool *pgxpool.Pool, workspace string, n int, every time.Duration, end time.Time) {
+func logOf(t *testing.T, pool testkit.DB, workspace string, n int, every time.Duration, end time.Time) {
 	t.Helper()
 	testkit.Must(pool.Exec(t.Context(), `SELECT workspace_create($1, $1, $2)`, workspace, end))(t)
 	more(t, pool, workspace, 0, n, every, end)
@@ -23,7 +21,7 @@ func logOf(t *testing.T, pool *pgxpool.Pool, workspace string, n int, every time
 
 // more appends entries after position from, and makes them visible. They are written
 // into the table as nobody but its owner can: appending gives them the present time.
-func more(t *testing.T, pool *pgxpool.Pool, workspace string, from, n int, every time.Duration, end time.Time) {
+func more(t *testing.T, pool testkit.DB, workspace string, from, n int, every time.Duration, end time.Time) {
 	t.Helper()
 	testkit.AsOwner(t, pool, `
 		INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)

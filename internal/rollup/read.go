@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Range is the time that a chart shows, in spans of equal width.
@@ -16,13 +17,12 @@ type Range struct {
 	Spans int
 }
 
-// Last is the range whose last span is the present one. Spans begin on the clock, by
-// UTC.
+// Last returns the range whose last span contains now. Spans are aligned to the clock, in UTC.
 func Last(now time.Time, width time.Duration, spans int) Range {
 	return Range{now.UTC().Truncate(width).Add(-time.Duration(spans-1) * width), width, spans}
 }
 
-// End is the end of the last span.
+// End returns the end of the last span.
 func (r Range) End() time.Time { return r.From.Add(time.Duration(r.Spans) * r.Width) }
 
 func (r Range) step() Step {
@@ -32,17 +32,17 @@ func (r Range) step() Step {
 	return Minute
 }
 
-// Kept tells whether the counts of the whole range are still kept.
+// Kept reports whether all counts of the range are still kept.
 func (r Range) Kept(now time.Time) bool {
 	retention := hourRetention
 	if r.step() == Minute {
-		retention = minuteRetention - time.Minute // others may already be deleting them
+		retention = minuteRetention - time.Minute // another process may already be deleting them
 	}
 	return !r.From.Before(now.Add(-retention))
 }
 
-// args are the arguments of a statement that has the condition inRange and the
-// expression spanNumber.
+// args returns the arguments of a statement with the condition inRange and the expression
+// spanNumber.
 func (r Range) args(workspaceID string) []any {
 	return []any{workspaceID, r.step(), r.From, r.End(), int64(r.Width / time.Second)}
 }
@@ -53,12 +53,12 @@ const (
 )
 
 // Reader reads counts by interval. It is safe for concurrent use.
-type Reader struct{ pool *pgxpool.Pool }
+type Reader struct{ pool pg.DB }
 
 // NewReader makes a Reader.
-func NewReader(pool *pgxpool.Pool) *Reader { return &Reader{pool} }
+func NewReader(pool pg.DB) *Reader { return &Reader{pool} }
 
-// Count is how many there were of a kind in one span of a range.
+// Count is the number of one kind in one span of a range.
 type Count struct {
 	Span int // from 0
 	Kind string
@@ -102,8 +102,8 @@ type Latencies struct {
 	All   Latency             // of the whole range
 }
 
-// RequestLatency is how long requests took, by class of their route. Refused ones do
-// not count.
+// RequestLatency returns how long requests took, by class of their route. It does not count refused
+// requests.
 func (r *Reader) RequestLatency(ctx context.Context, workspaceID string, in Range) (*Latencies, error) {
 	return r.latencies(ctx, "requests", `
 		SELECT `+spanNumber+`, route_class, i::integer, sum(n)::bigint
@@ -111,8 +111,8 @@ func (r *Reader) RequestLatency(ctx context.Context, workspaceID string, in Rang
 		 WHERE `+inRange+` AND n > 0 AND status_class > 0 GROUP BY 1, 2, 3`, workspaceID, in)
 }
 
-// AnswerLatency is how long receivers took to answer, by webhook. Attempts without an
-// answer do not count.
+// AnswerLatency returns how long receivers took to answer, by webhook. It does not count attempts
+// without an answer.
 func (r *Reader) AnswerLatency(ctx context.Context, workspaceID string, in Range) (*Latencies, error) {
 	return r.latencies(ctx, "attempts", `
 		SELECT `+spanNumber+`, webhook_id, i::integer, sum(n)::bigint
@@ -146,7 +146,7 @@ func (r *Reader) latencies(ctx context.Context, what, sql, workspaceID string, i
 	return all, nil
 }
 
-// KeyUse is what a key did in a range.
+// KeyUse is the use of a key in a range.
 type KeyUse struct {
 	KeyID       string
 	Requests    int64 // within its limit
@@ -156,8 +156,8 @@ type KeyUse struct {
 
 const keyUse = `key_id, sum(requests)::bigint, sum(rate_limited)::bigint, max(peak)`
 
-// Keys returns the keys that were used, those that were used most first, and at most
-// limit of them.
+// Keys returns at most limit keys that were used: those with the most requests over their limit
+// first, then those with the most requests within it.
 func (r *Reader) Keys(ctx context.Context, workspaceID string, in Range, limit int) ([]KeyUse, error) {
 	return r.keys(ctx, `
 		SELECT `+keyUse+` FROM key_rollup WHERE `+inRange+`
@@ -187,7 +187,7 @@ func (r *Reader) keys(ctx context.Context, sql string, args []any) ([]KeyUse, er
 	return list, nil
 }
 
-// KeySpan is what a key did in one span of a range.
+// KeySpan is the use of a key in one span of a range.
 type KeySpan struct {
 	Span         int   // from 0
 	Requests     int64 // within its limit
@@ -213,8 +213,8 @@ func (r *Reader) Key(ctx context.Context, workspaceID string, in Range, keyID st
 	return list, nil
 }
 
-// RequestsSince is the start of the first hour in which requests of a workspace were
-// counted, of those that are kept; the zero Time: none were.
+// RequestsSince returns the start of the first hour, among those that are kept, with counted
+// requests of a workspace; the zero Time: none.
 func (r *Reader) RequestsSince(ctx context.Context, workspaceID string) (time.Time, error) {
 	var since *time.Time
 	err := r.pool.QueryRow(ctx, `SELECT min(at) FROM request_rollup WHERE workspace_id = $1 AND step = $2`, workspaceID, Hour).Scan(&since)

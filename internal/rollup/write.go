@@ -6,19 +6,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// sumLatency adds two arrays, element by element. A count that is full stays so.
+// sumLatency adds two arrays element by element. A count stops at the largest integer.
 const sumLatency = `ARRAY(SELECT least(coalesce(x, 0)::bigint + coalesce(y, 0), 2147483647)::integer
 	FROM unnest(t.latency, excluded.latency) WITH ORDINALITY AS u (x, y, i) ORDER BY i)`
 
-// write adds counts to the rows in one transaction. Every statement changes its rows in
-// the order of their key, and every transaction has the statements in the same order,
-// so that no two processes deadlock. pg.Locked reports that a row was locked.
-func write(ctx context.Context, pool *pgxpool.Pool, workspaces map[string]*cells) error {
+// write adds counts to the rows in one transaction. Every statement changes its rows in the order
+// of their key, and every transaction runs its statements in the same order, so that no two
+// processes deadlock. pg.Locked tells whether the error means that a row was locked.
+func write(ctx context.Context, pool pg.DB, workspaces map[string]*cells) error {
 	b := &pgx.Batch{}
 	queueRequests(b, workspaces)
 	queueKeys(b, workspaces)
@@ -89,8 +88,8 @@ func queueAttempts(b *pgx.Batch, workspaces map[string]*cells) {
 		ids, steps, times, webhooks, outcomes, counts, latencies)
 }
 
-// queueKeys writes the minutes first: with what all processes have counted, they tell
-// the peak of the hour.
+// queueKeys writes the minutes first. They include the counts of all processes and so give the peak
+// of the hour.
 func queueKeys(b *pgx.Batch, workspaces map[string]*cells) {
 	var (
 		ids, keys                                                  []string
@@ -129,13 +128,12 @@ func queueKeys(b *pgx.Batch, workspaces map[string]*cells) {
 		ids, times, keys, requests, clientErrors, serverErrors, rateLimited, refused)
 }
 
-// removeAtOnce is how many rows a statement of RemoveOld deletes at most.
+// removeAtOnce is the most rows that one statement of RemoveOld deletes.
 const removeAtOnce = 5000
 
-// RemoveOld deletes counts that are past the time that they are kept for. Those that
-// another transaction has locked are left for the next time; pg.Locked reports that one
-// has locked a whole table.
-func RemoveOld(ctx context.Context, pool *pgxpool.Pool, now time.Time) error {
+// RemoveOld deletes counts that are no longer kept. It leaves rows that another transaction has
+// locked for the next time. pg.Locked tells whether the error means that a whole table was locked.
+func RemoveOld(ctx context.Context, pool pg.DB, now time.Time) error {
 	for _, table := range []string{"request_rollup", "key_rollup", "attempt_rollup", "event_rollup"} {
 		for step, before := range map[Step]time.Time{Minute: now.Add(-minuteRetention), Hour: now.Add(-hourRetention)} {
 			for deleted := int64(removeAtOnce); deleted == removeAtOnce; {

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -17,38 +15,38 @@ import (
 const (
 	// writeEvery is how often counts are written.
 	writeEvery = 5 * time.Second
-	// writeTimeout bounds all writing of one time.
+	// writeTimeout bounds one call of Write.
 	writeTimeout = 10 * time.Second
-	// lockTimeout is how long a statement waits for a row that another transaction has
-	// locked. The counts of its workspace are then written the next time.
+	// lockTimeout is how long a statement waits for a row that another transaction has locked.
+	// After that, the counts of its workspace wait for the next write.
 	lockTimeout = 200 * time.Millisecond
-	// maxCells bounds the counts that wait to be written, at some 250 bytes each. Above
-	// it, what would need another one is not counted.
+	// maxCells bounds the counts that wait to be written, at some 250 bytes each. When it is
+	// reached, nothing more is counted until the next write.
 	maxCells = 50_000
 )
 
 // Writer counts requests and attempts in memory; Start writes them. It is safe for
 // concurrent use.
 type Writer struct {
-	pool   *pgxpool.Pool
+	pool   pg.DB
 	logger *slog.Logger
 
 	mu      sync.Mutex
 	waiting map[string]*cells // by workspace; guarded by mu
-	size    int               // of all of them; guarded by mu
+	size    int               // of all cells that wait; guarded by mu
 	dropped int64             // guarded by mu
 
-	// apart are the workspaces with a row that was locked the last time; they belong to
-	// the goroutine that writes.
+	// apart holds the workspaces that had a locked row in the last write. Only the goroutine that
+	// writes uses it.
 	apart map[string]bool
 }
 
 // NewWriter makes a Writer. Without Start it writes nothing.
-func NewWriter(pool *pgxpool.Pool, logger *slog.Logger) *Writer {
+func NewWriter(pool pg.DB, logger *slog.Logger) *Writer {
 	return &Writer{pool: pool, logger: logger, waiting: map[string]*cells{}, apart: map[string]bool{}}
 }
 
-// AddRequest counts a request. One without a workspace is in no workspace's charts.
+// AddRequest counts a request. It ignores one without a workspace.
 func (w *Writer) AddRequest(r *Request) {
 	if r.WorkspaceID != "" {
 		w.add(r.WorkspaceID, func(c *cells) { c.addRequest(r) })
@@ -77,16 +75,16 @@ func (w *Writer) add(workspaceID string, count func(*cells)) {
 	w.size += c.size() - before
 }
 
-// Dropped is how many requests and attempts were not counted, because too many counts
-// waited to be written.
+// Dropped returns how many requests and attempts were not counted because too many counts waited to
+// be written.
 func (w *Writer) Dropped() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.dropped
 }
 
-// Start writes counts every few seconds, until end is called. It writes the last and
-// returns when they are written.
+// Start writes counts every few seconds until end is called. end writes the remaining counts and
+// then returns.
 func (w *Writer) Start() (end func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	var group sync.WaitGroup
@@ -108,12 +106,12 @@ func (w *Writer) run(ctx context.Context) {
 			ended = true
 		case <-ticker.C:
 		}
-		outage.Note(ctx, w.Write(context.WithoutCancel(ctx)), "not_counted", w.Dropped())
+		outage.LogTransition(ctx, w.Write(context.WithoutCancel(ctx)), "not_counted", w.Dropped())
 	}
 }
 
-// Write writes what was counted. What cannot be written now stays to be written the
-// next time; the error says why.
+// Write writes the waiting counts. Counts that cannot be written now stay for the next call; the
+// error says why.
 func (w *Writer) Write(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -129,7 +127,7 @@ func (w *Writer) Write(ctx context.Context) error {
 	}
 	clear(w.apart)
 	err := write(ctx, w.pool, together)
-	if pg.Locked(err) { // by one of them, which the others do not wait for
+	if pg.Locked(err) { // a row of one workspace is locked, so write each workspace alone
 		alone, err = slices.AppendSeq(alone, maps.Keys(together)), nil
 	} else if err != nil {
 		w.putBack(together)
@@ -147,7 +145,7 @@ func (w *Writer) Write(ctx context.Context) error {
 	return err
 }
 
-// take returns what waits, and leaves nothing.
+// take returns the waiting counts and leaves none.
 func (w *Writer) take() map[string]*cells {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,7 +154,7 @@ func (w *Writer) take() map[string]*cells {
 	return taken
 }
 
-// putBack adds what could not be written to what was counted meanwhile.
+// putBack keeps counts that could not be written, and adds those counted meanwhile.
 func (w *Writer) putBack(taken map[string]*cells) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

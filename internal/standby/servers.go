@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -18,21 +17,21 @@ type mark struct {
 	at       time.Time // before the primary was asked
 	system   int64     // the identifier that a primary shares with its standbys
 	timeline int64     // changes when a standby becomes the primary
-	end      int64     // of what was written to the log
+	end      int64     // end of the log
 }
 
-// Where the log ends just before a page, PostgreSQL names the place behind the header that the
-// page will have; that of the first page of a file is longer.
+// If the log ends exactly before a page, PostgreSQL reports the position after the header that the
+// page will have. The first page of a file has a longer header.
 const (
 	walPage         = 8192
 	headerSize      = 24
 	firstHeaderSize = 40
 )
 
-// readMark asks the primary. What a statement there has shown before is in its log up to the
-// mark, also where commits do not wait until it is written.
-func readMark(ctx context.Context, primary *pgxpool.Pool) (mark, error) {
-	m := mark{at: time.Now()} // not of an injected clock: it measures the servers
+// readMark asks the primary for a mark. Everything that earlier statements there have shown is in
+// the log before the mark, even if commits do not wait until it is written.
+func readMark(ctx context.Context, primary pg.DB) (mark, error) {
+	m := mark{at: time.Now()} // not an injected clock: it measures the servers
 	var inFile int64
 	err := primary.QueryRow(ctx, `
 		SELECT (pg_control_system()).system_identifier, ('x' || substr(pg_walfile_name(at), 1, 8))::bit(32)::bigint, (at - '0/0'::pg_lsn)::bigint,
@@ -50,16 +49,16 @@ func readMark(ctx context.Context, primary *pgxpool.Pool) (mark, error) {
 	return m, nil
 }
 
-// standing is what a server says of itself.
+// standing is the state that a server reports.
 type standing struct {
-	recovering bool // false: it is no standby, or no longer
+	recovering bool // false: it is not a standby, or no longer one
 	system     int64
 	timeline   int64
-	replayed   int64 // end of what it has replayed
+	replayed   int64 // end of the log that it has replayed
 }
 
-// readStanding asks a server. Which timeline it follows is told at once only to accounts with
-// pg_read_all_stats; to others, after its next checkpoint.
+// readStanding asks a server for its state. Only accounts with pg_read_all_stats see at once which
+// timeline the server follows; others see it after the server's next checkpoint.
 func readStanding(ctx context.Context, conn *pgx.Conn) (s standing, err error) {
 	err = conn.QueryRow(ctx, `
 		SELECT pg_is_in_recovery(), (pg_control_system()).system_identifier,
@@ -69,14 +68,14 @@ func readStanding(ctx context.Context, conn *pgx.Conn) (s standing, err error) {
 	return s, err
 }
 
-// Reasons for which a server is not read from.
+// Reasons not to read from a server.
 var (
 	errNoMark        = errors.New("the primary has not said for too long where its write-ahead log ends")
 	errNotRecovering = errors.New("it is no standby: it takes writes itself (it was promoted, or the address is that of a primary)")
 	errOtherSystem   = errors.New("it is a standby of another database cluster: its system identifier is not that of the primary")
 )
 
-// lostError says that a server was not reached, or did not answer.
+// lostError means that a server was not reached or did not answer.
 type lostError struct{ err error }
 
 func (e *lostError) Error() string {
@@ -88,7 +87,7 @@ func (e *lostError) Error() string {
 
 func (e *lostError) Unwrap() error { return e.err }
 
-// timelineError says that a server follows another history than the primary's.
+// timelineError means that a server follows a different timeline from the primary's.
 type timelineError struct{ standby, primary int64 }
 
 func (e *timelineError) Error() string {
@@ -96,14 +95,14 @@ func (e *timelineError) Error() string {
 		"(an account without pg_read_all_stats sees that it does only after its next checkpoint)", e.standby, e.primary)
 }
 
-// behindError says that a server is too far behind the primary.
+// behindError means that a server is too far behind the primary.
 type behindError struct{ maxLag time.Duration }
 
 func (e *behindError) Error() string {
 	return fmt.Sprintf("it has not replayed what the primary had %v ago (LEDGERFEED_READ_MAX_LAG)", e.maxLag)
 }
 
-// describe is an error without addresses and accounts.
+// describe returns the text of an error without addresses and accounts.
 func describe(err error) string {
 	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		if answered, ok := errors.AsType[*pgconn.PgError](connect); ok {
@@ -123,14 +122,14 @@ func describe(err error) string {
 	return err.Error()
 }
 
-// Advice is what should be set on a standby and is not.
+// Advice lists settings that a standby should have and does not.
 type Advice struct {
-	Feedback bool          // hot_standby_feedback is off, and statements are ended after Delay
-	Delay    time.Duration // max_standby_streaming_delay; below 0: they are never ended
-	Stats    bool          // the account sees too late which timeline the standby follows
+	Feedback bool          // hot_standby_feedback is off, so statements are cancelled after Delay
+	Delay    time.Duration // max_standby_streaming_delay; below 0: never
+	Stats    bool          // the account lacks pg_read_all_stats, so it sees a new timeline too late
 }
 
-// Advise asks the standby that an address leads to for its settings.
+// Advise reads the settings of the standby at a URL.
 func Advise(ctx context.Context, url string) (is Advice, err error) {
 	conn, err := pg.Connect(ctx, url)
 	if err != nil {

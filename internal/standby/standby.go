@@ -1,12 +1,12 @@
-// Package standby lets answers be read from streaming standbys of the database, which are
-// reached by one address: that of a standby, or of a load balancer before several.
+// Package standby lets answers be read from streaming standbys of the database. They are reached at
+// one address: a standby's, or a load balancer's in front of several.
 //
-// Whoever reads is never shown what is older than a bound, Config.MaxLag. The primary is asked,
-// four times a second, where its write-ahead log ends. A server that has replayed what the
-// primary had at a moment shows all that was committed before that moment. So each connection
-// asks its server, before it is used to read, how much it has replayed, and is refused where
-// that is less than the primary had MaxLag ago. No clocks are compared and nothing is written,
-// and which server a load balancer chose does not matter.
+// Readers never see data older than Config.MaxLag. Four times a second, the primary is asked where
+// its write-ahead log ends: a mark. A server that has replayed its log up to a mark shows
+// everything that was committed before the mark was taken. So before a connection is used for
+// reads, its server is asked how far it has replayed. The connection is refused if that is less
+// than the primary had MaxLag ago. No clocks are compared, nothing is written, and it does not
+// matter which server a load balancer chose.
 package standby
 
 import (
@@ -22,16 +22,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Config of an Address. All fields but Metrics are required.
+// Config configures an Address. All fields but Metrics are required.
 type Config struct {
 	URL     string        // of the standbys
-	Primary *pgxpool.Pool // asked for the end of its write-ahead log: one short statement at a time
+	Primary pg.DB         // asked for the end of its write-ahead log: one short statement at a time
 	MaxLag  time.Duration // from LeastMaxLag to MostMaxLag
 	Logger  *slog.Logger
 
@@ -39,46 +38,46 @@ type Config struct {
 	Metrics prometheus.Registerer
 }
 
-// Bounds of Config.MaxLag: the primary is asked several times within the shorter one, and what
-// it said is kept for the longer one.
+// Bounds of Config.MaxLag. The primary is asked several times within the lower one, and its answers
+// are kept for the upper one.
 const (
 	LeastMaxLag = 500 * time.Millisecond
 	MostMaxLag  = time.Minute
 )
 
 const (
-	// every is how often the primary is asked, and one of the servers looked at.
+	// every is how often the primary and one of the standbys are asked.
 	every = 250 * time.Millisecond
-	// trusted is how long a connection whose server was asked is used without asking again.
+	// trusted is how long a connection is used before its server is asked again.
 	trusted = 100 * time.Millisecond
-	// askTimeout bounds a question to a server, which counts as lost when it does not answer.
+	// askTimeout bounds one question to a server. A server that does not answer in time counts as
+	// lost.
 	askTimeout = time.Second
 )
 
-// Address is where standbys are reached. Its methods may be called by any number of
-// goroutines; those of nil are those of an Address that nothing is read from.
+// Address is the address of standbys. Any number of goroutines may call its methods.
 type Address struct {
 	cfg  Config
 	name string // host:port, for people
 
 	mu    sync.Mutex
-	marks []mark // those that are younger than MaxLag, oldest first; guarded by mu
+	marks []mark // younger than MaxLag, oldest first; guarded by mu
 	state State  // as Run saw it last; guarded by mu
 	alive context.Context
 	lost  context.CancelFunc
 
-	conn *pgx.Conn // of Run alone
+	conn *pgx.Conn // used by Run only
 }
 
-// State is how an Address is.
+// State is the state of an Address.
 type State struct {
 	Name    string  `json:"address"` // host:port
 	Used    bool    `json:"used"`
-	Behind  float64 `json:"behind_seconds"` // the server that was looked at, at most; meaningless where it is not used
+	Behind  float64 `json:"behind_seconds"` // upper bound for the server asked last; meaningless unless Used
 	Problem string  `json:"problem,omitempty"`
 }
 
-// New makes an Address. Nothing is read from it unless Run runs.
+// New makes an Address. Nothing is read from it while Run is not running.
 func New(cfg Config) (*Address, error) {
 	parsed, err := pgconn.ParseConfig(cfg.URL)
 	if err != nil {
@@ -108,33 +107,33 @@ func New(cfg Config) (*Address, error) {
 
 var errURL = errors.New("the address of the standbys cannot be read")
 
-// ValidURL reports whether a text is the address of standbys.
+// ValidURL reports whether text can be the address of standbys.
 func ValidURL(text string) bool {
 	_, err := pgconn.ParseConfig(text)
 	return err == nil && strings.HasPrefix(text, "postgres") && !strings.ContainsAny(text, " \t\n")
 }
 
-// Usable reports whether a server that was looked at just now may be read from.
+// Usable reports whether the standbys can be read from, as of the last check.
 func (a *Address) Usable() bool { return a.State().Used }
 
-// Alive ends when the standbys cannot be reached. What is being read there then should be read
-// elsewhere. It may have ended already.
+// Alive returns a context that ends when the standbys cannot be reached. Reads in flight there
+// should then continue elsewhere. The context may have ended already.
 func (a *Address) Alive() context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.alive
 }
 
-// State is how the Address is now.
+// State returns the current state of the Address.
 func (a *Address) State() State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state
 }
 
-// Open opens a pool of connections to the standbys, as pg.Open does, but whether or not they
-// answer now. Whoever acquires one gets an error instead of a server that is too far behind.
-func (a *Address) Open(ctx context.Context, o pg.Options) (*pgxpool.Pool, error) {
+// Open opens a connection pool to the standbys like pg.Open, but succeeds even if they do not
+// answer now. Acquiring a connection fails if its server is too far behind.
+func (a *Address) Open(ctx context.Context, o pg.Options) (*pg.Pool, error) {
 	o.Later, o.Prepare, o.ConnectTimeout = true, a.prepare, askTimeout
 	pool, err := pg.Open(ctx, a.cfg.URL, o)
 	if err != nil {
@@ -143,11 +142,12 @@ func (a *Address) Open(ctx context.Context, o pg.Options) (*pgxpool.Pool, error)
 	return pool, nil
 }
 
-// askedKey is where a connection has when its server was asked last, with success.
+// askedKey is the key, in a connection's custom data, of the time when its server last passed a
+// check.
 const askedKey = "standby asked"
 
-// prepare looks at the server of a connection before it is used. A connection to a server that
-// must not be read from is closed: the next one may lead to another server.
+// prepare checks the server of a connection before the connection is used. If the server must not
+// be read from, the connection is closed: the next one may lead to another server.
 func (a *Address) prepare(ctx context.Context, conn *pgx.Conn) (good bool, err error) {
 	data := conn.PgConn().CustomData()
 	if at, ok := data[askedKey].(time.Time); ok && time.Since(at) < trusted {
@@ -182,7 +182,8 @@ func (a *Address) Run(ctx context.Context) error {
 	}
 }
 
-// turn asks the primary, and then a standby, by how much it is behind at most.
+// turn asks the primary for a mark and then a standby for its state. behind is at most how far the
+// standby is behind.
 func (a *Address) turn(ctx context.Context) (behind time.Duration, err error) {
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -217,19 +218,20 @@ func (a *Address) disconnect(ctx context.Context) {
 	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
-	_ = a.conn.Close(limited) // it is given up
+	_ = a.conn.Close(limited) // the connection is discarded anyway
 	a.conn = nil
 }
 
-// keep keeps a mark.
+// keep adds a mark.
 func (a *Address) keep(m mark) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.marks = append(a.marks, m)
 }
 
-// marksNow are the marks to compare a server with, oldest first: the first one must be
-// replayed. What a connection was asked holds for a while, so that one is younger than MaxLag.
+// marksNow returns the marks to compare a server with, oldest first. A server must have replayed
+// the first one. Since a check stays valid for trusted, that mark is younger than MaxLag by as
+// much.
 func (a *Address) marksNow() ([]mark, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -242,7 +244,7 @@ func (a *Address) marksNow() ([]mark, error) {
 	return a.marks, nil
 }
 
-// look asks a server how far it is, and fails if it must not be read from.
+// look asks a server how far it has replayed, and fails if the server must not be read from.
 func (a *Address) look(ctx context.Context, conn *pgx.Conn) (behind time.Duration, err error) {
 	marks, err := a.marksNow()
 	if err != nil {
@@ -271,8 +273,8 @@ func (a *Address) look(ctx context.Context, conn *pgx.Conn) (behind time.Duratio
 	return behind, nil
 }
 
-// note keeps what a turn has found. Whoever reads is told when the servers are lost, and one
-// line of the log says each change.
+// note records the result of a turn. It ends the context of Alive when the servers are lost, and
+// logs one line for each change.
 func (a *Address) note(ctx context.Context, behind time.Duration, err error) {
 	_, lost := errors.AsType[*lostError](err)
 	a.mu.Lock()
@@ -296,8 +298,9 @@ func (a *Address) note(ctx context.Context, behind time.Duration, err error) {
 	}
 }
 
-// Look follows the standbys until one can be read from, or the time is over in which one that
-// can be would be, and returns how they are. It is for commands, which serve nothing.
+// Look checks the standbys until one can be read from, but no longer than it takes a usable one to
+// qualify (MaxLag and askTimeout), and returns their state. It is for commands, which do not use
+// Run.
 func Look(ctx context.Context, cfg Config) (State, error) {
 	a, err := New(cfg)
 	if err != nil {

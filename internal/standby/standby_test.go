@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
@@ -28,18 +26,18 @@ type followed struct {
 	*standby.Address
 
 	t    *testing.T
-	pool *pgxpool.Pool
+	pool testkit.DB
 	log  testkit.Buffer
 }
 
-func openPool(t *testing.T, address string) *pgxpool.Pool {
+func openPool(t *testing.T, address string) testkit.DB {
 	t.Helper()
 	pool := testkit.Must(pg.Open(t.Context(), address, pg.Options{MaxConns: 4}))(t)
 	t.Cleanup(pool.Close)
 	return pool
 }
 
-func follow(t *testing.T, primary *pgxpool.Pool, address string) *followed {
+func follow(t *testing.T, primary testkit.DB, address string) *followed {
 	t.Helper()
 	f := &followed{t: t}
 	f.Address = testkit.Must(standby.New(standby.Config{URL: address, Primary: primary, Logger: f.log.Logger(), MaxLag: time.Second}))(t)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // current holds the process's server. It is the one package variable here:
@@ -125,7 +127,7 @@ func EmptyDatabase(t testing.TB) string {
 
 // OwnerConn connects to the database of a pool as the owner of the tables, for what a
 // program must not be able to do, such as damage. It is closed when the test ends.
-func OwnerConn(t testing.TB, of *pgxpool.Pool) *pgx.Conn {
+func OwnerConn(t testing.TB, of pg.DB) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), ownerURL(of))
 	if err != nil {
@@ -137,8 +139,8 @@ func OwnerConn(t testing.TB, of *pgxpool.Pool) *pgx.Conn {
 
 // ownerURL lacks requirepeer, too, which pgx does not know, for a server that a test has
 // of its own.
-func ownerURL(of *pgxpool.Pool) string {
-	url, _, _ := strings.Cut(Direct(of.Config().ConnString()), roleParameter)
+func ownerURL(of pg.DB) string {
+	url, _, _ := strings.Cut(Direct(pg.ConfigOf(of).ConnString()), roleParameter)
 	url, _, _ = strings.Cut(url, "&requirepeer=")
 	return url
 }
@@ -146,7 +148,7 @@ func ownerURL(of *pgxpool.Pool) string {
 // AsOwner executes SQL, without arguments also several statements, as OwnerConn may. What it
 // read and wrote is in the statistics of the server when it returns: a connection that idles
 // reports that up to ten seconds later, while a test may count what something else reads.
-func AsOwner(t testing.TB, of *pgxpool.Pool, sql string, args ...any) {
+func AsOwner(t testing.TB, of pg.DB, sql string, args ...any) {
 	t.Helper()
 	conn := OwnerConn(t, of)
 	defer func() { _ = conn.Close(context.Background()) }()
@@ -160,7 +162,7 @@ func AsOwner(t testing.TB, of *pgxpool.Pool, sql string, args ...any) {
 
 // GrantAgain gives the role of MainAs its rights on tables that a test has made as the
 // owner.
-func GrantAgain(t testing.TB, of *pgxpool.Pool) {
+func GrantAgain(t testing.TB, of pg.DB) {
 	t.Helper()
 	if current.grant == nil {
 		return

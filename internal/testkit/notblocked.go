@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // NotBlocked runs work while the session holder (a backend's pid, see PID) has locks, and
@@ -16,7 +17,7 @@ import (
 // behind another session. Sessions that wait already when work begins are expected to. It
 // takes the place of a limit in seconds, which a busy machine breaks and a quiet one hides
 // behind.
-func NotBlocked(t testing.TB, of *pgxpool.Pool, holder uint32, work func()) {
+func NotBlocked(t testing.TB, of pg.DB, holder uint32, work func()) {
 	t.Helper()
 	conn := OwnerConn(t, of)
 	expected, err := blockedBy(t.Context(), conn, holder)

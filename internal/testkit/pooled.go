@@ -80,21 +80,34 @@ func withHost(address, dir string) string {
 // OpenPool opens a pool as pgxpool.New does, or as a program does that goes through a pooler.
 func OpenPool(t testing.TB, address string, most int32) *pgxpool.Pool {
 	t.Helper()
-	var pool *pgxpool.Pool
-	cfg, err := pgxpool.ParseConfig(Direct(address))
-	if err == nil {
-		if most > 0 {
-			cfg.MaxConns = most
-		}
-		if Pooled() {
-			pool, err = pg.Open(t.Context(), address, pg.Options{MaxConns: cfg.MaxConns})
-		} else {
-			pool, err = pgxpool.NewWithConfig(t.Context(), cfg)
-		}
+	cfg, err := pgxpool.ParseConfig(address)
+	if err != nil {
+		t.Fatalf("testkit: open a pool: %v", err)
 	}
+	if most > 0 {
+		cfg.MaxConns = most
+	}
+	if Pooled() && pg.IsPooled(cfg.ConnConfig) {
+		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+		delete(cfg.ConnConfig.RuntimeParams, "pooler")
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatalf("testkit: open a pool: %v", err)
 	}
 	t.Cleanup(pool.Close) // before the drop: cleanups run last in, first out
 	return pool
+}
+
+// AsPool is a pool that was handed on as what it can do.
+func AsPool(db pg.DB) DB { return db.(DB) } //nolint:forcetypeassert // a test's own pool
+
+// DB is a pool of either kind.
+type DB interface {
+	pg.DB
+
+	Close()
+	Reset()
+	Config() *pgxpool.Config
+	Stat() *pgxpool.Stat
 }

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 const (
@@ -91,7 +92,7 @@ func Throughout(t testing.TB, so time.Duration, ok func() error) {
 
 // LockAwaited is nil when sessions of the database wait for at least n
 // locks.
-func LockAwaited(t testing.TB, pool *pgxpool.Pool, n int) error {
+func LockAwaited(t testing.TB, pool pg.DB, n int) error {
 	waiting, err := LocksAwaited(t, pool)
 	if err == nil && waiting < n {
 		err = fmt.Errorf("%d sessions wait for a lock, want %d", waiting, n)

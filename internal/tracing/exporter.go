@@ -10,11 +10,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 )
 
-// exporter counts what is sent, and logs when the receiver begins to fail and when it
-// works again. The library's own way to tell of errors is a variable of the process.
+// exporter counts the spans that are sent, and logs when the receiver starts to fail and when it
+// recovers. The library itself reports errors only through a process-wide variable.
 type exporter struct {
 	sdktrace.SpanExporter
-	outage       periodic.Outage // of the one goroutine that exports
+	outage       periodic.Outage // only the exporting goroutine uses it
 	spans        *prometheus.CounterVec
 	sent, failed prometheus.Counter
 }
@@ -33,8 +33,8 @@ func newExporter(to sdktrace.SpanExporter, logger *slog.Logger) *exporter {
 	return e
 }
 
-// ExportSpans implements sdktrace.SpanExporter. It never fails: nobody above could do
-// more about it.
+// ExportSpans implements sdktrace.SpanExporter. It never fails, because its caller could do nothing
+// about it.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	if err != nil {
@@ -42,6 +42,6 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	} else {
 		e.sent.Add(float64(len(spans)))
 	}
-	e.outage.Note(ctx, err)
+	e.outage.LogTransition(ctx, err)
 	return nil
 }

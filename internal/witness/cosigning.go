@@ -1,11 +1,11 @@
-// This file has the witnesses of a service cosign the checkpoints of its trees
-// (https://c2sp.org/tlog-witness), and keeps their cosignatures in the database, from where
-// they are served with the checkpoint that they are of.
+// This file asks a service's witnesses to cosign the checkpoints of its trees
+// (https://c2sp.org/tlog-witness). It keeps the cosignatures in the database, from where they are
+// served with their checkpoints.
 //
-// Each witness has a loop of its own, so one that is slow or away holds up no other, and
-// none holds up the trees. A loop hears of trees that have grown here; it finds the others
-// in a sweep. A tree that does not grow is asked about once, and one that
-// was refused now and then.
+// Each witness has a loop of its own, so a slow or unavailable witness holds up neither the others
+// nor the trees. The loop is told when trees grow in this process, and finds other trees in a
+// sweep. It asks about a tree that does not grow only once, or now and then if the witness refused
+// it.
 
 package witness
 
@@ -19,13 +19,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 )
 
@@ -71,7 +71,7 @@ func New(cfg Config) (*Gatherer, error) {
 	return g, nil
 }
 
-// Grown tells that the trees of a workspace have the events up to a position, or soon will.
+// Grown says that the trees of a workspace have the events up to a position, or soon will.
 func (g *Gatherer) Grown(workspaceID string, position int64) {
 	for _, a := range g.askers {
 		a.add(workspaceID, position)
@@ -92,46 +92,46 @@ func (g *Gatherer) Run(ctx context.Context) error {
 const (
 	// maxWaiting bounds the workspaces that wait for one witness; the sweep finds others.
 	maxWaiting = 10_000
-	// batchSize is of how many workspaces trees are read at once.
+	// batchSize is how many workspaces' trees are read at once.
 	batchSize = 100
-	// underWay bounds the requests to a witness at a time.
+	// underWay bounds the requests to a witness that are in flight.
 	underWay = 8
-	// sweepWorkspaces is of how many workspaces one statement of a sweep reads the trees.
+	// sweepWorkspaces is how many workspaces' trees one statement of a sweep reads.
 	sweepWorkspaces = 500
-	// maxRefused bounds the trees of which it is known that a witness refuses them.
+	// maxRefused bounds the trees that a witness is remembered to refuse.
 	maxRefused = 1000
 	// agent is the User-Agent.
 	agent = "ledgerfeed/1"
 )
 
-// Config of a Gatherer. Times have defaults.
+// Config configures a Gatherer. Times have defaults.
 type Config struct {
-	Pool      *pgxpool.Pool
+	Pool      pg.DB
 	Witnesses List
 	Keys      *signingkey.Keys
-	Host      string // with which the names of trees begin
+	Host      string // the beginning of every tree's name
 	Clock     func() time.Time
 	Logger    *slog.Logger
 	Metrics   prometheus.Registerer // nil: none
 	HTTP      http.RoundTripper
 
 	Gather  time.Duration // between two rounds; default 100 ms
-	Timeout time.Duration // of a tree with a witness, several requests; default 10 s
+	Timeout time.Duration // for one tree at one witness, over several requests; default 10 s
 	Sweep   time.Duration // between two statements of a sweep; default 1 s
 	Rest    time.Duration // between two sweeps; default 30 s
 	Again   time.Duration // between two requests about a tree that was refused and has not grown; default 10 min
-	Backoff time.Duration // after the first failure, which doubles; default 1 s
-	Longest time.Duration // of backoff; default 1 min
+	Backoff time.Duration // after the first failure; it doubles; default 1 s
+	Longest time.Duration // the longest backoff; default 1 min
 }
 
-// commitTimeout is how long a tree is awaited that was said to grow: its transaction may
-// have failed.
+// commitTimeout is how long to wait for a tree that was said to grow: its transaction may have
+// failed.
 const commitTimeout = 10 * time.Second
 
 // waiting is a workspace that waits for a witness.
 type waiting struct {
-	position int64     // its trees are to be read once they are there
-	until    time.Time // or then
+	position int64     // its trees are read once they have reached this position
+	until    time.Time // or at this time
 }
 
 // asker asks one witness.
@@ -150,7 +150,7 @@ type asker struct {
 	refused map[string]refusal // by origin
 }
 
-// refusal is that a witness does not cosign a tree as it is.
+// refusal records that a witness does not cosign a tree as it is.
 type refusal struct {
 	position int64 // of the tree; noPosition: the witness failed, and is asked again
 	at       time.Time
@@ -170,13 +170,13 @@ func newAsker(cfg *Config, m *metrics, w *Named) *asker {
 	}
 	m.cosigned.WithLabelValues(a.id).Set(0)
 	m.waiting.WithLabelValues(a.id).Set(0)
-	for _, outcome := range []string{"cosigned", "refused", "failed"} { // or the first one of each is no increase
+	for _, outcome := range []string{"cosigned", "refused", "failed"} { // start at 0, so that the first one is an increase
 		m.trees.WithLabelValues(a.id, outcome)
 	}
 	return a
 }
 
-// add lets a workspace wait, unless too many do.
+// add queues a workspace, unless too many are waiting.
 func (a *asker) add(workspaceID string, position int64) {
 	a.mu.Lock()
 	if w, known := a.waiting[workspaceID]; known || len(a.waiting) < maxWaiting {
@@ -190,7 +190,7 @@ func (a *asker) add(workspaceID string, position int64) {
 	}
 }
 
-// take takes some of what waits.
+// take removes up to batchSize workspaces from the queue and returns them.
 func (a *asker) take() map[string]waiting {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -206,7 +206,7 @@ func (a *asker) take() map[string]waiting {
 	return batch
 }
 
-// putBack lets workspaces wait again, for as long as they did.
+// putBack queues workspaces again, with their old deadlines.
 func (a *asker) putBack(batch map[string]waiting) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -218,7 +218,7 @@ func (a *asker) putBack(batch map[string]waiting) {
 	a.metrics.waiting.WithLabelValues(a.id).Set(float64(len(a.waiting)))
 }
 
-// run asks about what waits until ctx ends.
+// run asks about queued workspaces until ctx ends.
 func (a *asker) run(ctx context.Context) {
 	backoff := time.Duration(0)
 	for {
@@ -228,8 +228,8 @@ func (a *asker) run(ctx context.Context) {
 		case <-a.signal:
 		}
 		for {
-			// Trees grow about once a second, so this is also a bound on the rate of each.
-			if !flow.Pause(ctx, a.cfg.Gather+backoff) {
+			// This also bounds how often each tree is asked about. Trees grow about once a second.
+			if !flow.Sleep(ctx, a.cfg.Gather+backoff) {
 				return
 			}
 			batch := a.take()
@@ -245,7 +245,8 @@ func (a *asker) run(ctx context.Context) {
 	}
 }
 
-// next is the backoff after a round: after another failure twice that before it.
+// next returns the backoff after a round: 0 after a success, otherwise twice the one before,
+// between Config.Backoff and Config.Longest.
 func (a *asker) next(before time.Duration, err error) time.Duration {
 	if err == nil {
 		return 0
@@ -253,9 +254,10 @@ func (a *asker) next(before time.Duration, err error) time.Duration {
 	return min(max(2*before, a.cfg.Backoff), a.cfg.Longest)
 }
 
-// round asks about the trees of workspaces. An error means that it is better to wait. It is not
-// where the witness answers about others, in this round or the one in which these failed first:
-// they are asked about again when they have grown, or by the next sweep.
+// round asks about the trees of some workspaces. An error means that the caller should back off. A
+// tree that failed is no reason to back off if the witness answers about others, in this round or
+// in the one in which that tree first failed. It is asked about again when it has grown, or by the
+// next sweep.
 func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 	ids := make([]string, 0, len(batch))
 	for id := range batch {
@@ -266,7 +268,7 @@ func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		a.reading.Note(ctx, err)
+		a.reading.LogTransition(ctx, err)
 		a.putBack(batch)
 		return err
 	}
@@ -280,7 +282,8 @@ func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 		why    = map[string]error{} // by origin
 		slots  = make(chan struct{}, underWay)
 	)
-	// stop is why no more is asked: of the database, or of a witness that has answered nothing.
+	// stop returns why the round asks no more: the database failed, or the witness failed and has
+	// answered nothing.
 	stop := func() error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -325,23 +328,23 @@ func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 		return ctx.Err()
 	case ours(failed):
 		a.putBack(again)
-		a.reading.Note(ctx, failed)
+		a.reading.LogTransition(ctx, failed)
 		return failed
 	}
-	a.reading.Note(ctx, nil)
+	a.reading.LogTransition(ctx, nil)
 	if heard {
-		a.outage.Note(ctx, nil)
+		a.outage.LogTransition(ctx, nil)
 		a.noteFailures(ctx, why)
 		return nil
 	}
 	a.putBack(again)
 	if failed != nil {
-		a.outage.Note(ctx, failed)
+		a.outage.LogTransition(ctx, failed)
 	}
 	return failed
 }
 
-// noteFailures says once of each tree that the witness has failed for it, and not for others.
+// noteFailures logs, once for each tree, that the witness fails for it and not for others.
 func (a *asker) noteFailures(ctx context.Context, why map[string]error) {
 	for origin, err := range why {
 		if a.noteRefusal(origin, noPosition) {
@@ -350,7 +353,7 @@ func (a *asker) noteFailures(ctx context.Context, why map[string]error) {
 	}
 }
 
-// databaseError is of the database, and none of the witness.
+// databaseError is an error of the database, not of the witness.
 type databaseError struct{ err error }
 
 func (e *databaseError) Error() string { return e.err.Error() }
@@ -361,15 +364,15 @@ func ours(err error) bool {
 	return is
 }
 
-// proofError says that the fault is not the witness's.
+// proofError says that a proof could not be made, which is not the witness's fault.
 type proofError struct{ err error }
 
 func (e *proofError) Error() string { return e.err.Error() }
 func (e *proofError) Unwrap() error { return e.err }
 
-// ask has the witness cosign a tree, and keeps the cosignature. It reports whether the
-// witness answered, and returns no error where it refuses the tree: that is no matter of
-// waiting.
+// ask asks the witness to cosign a tree, and keeps the cosignature. It reports whether the witness
+// answered. It returns no error if the witness refuses the tree, because backing off would not
+// help.
 func (a *asker) ask(ctx context.Context, workspaceID string, tree *eventtree.Uncosigned) (answered bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
@@ -415,10 +418,10 @@ func (a *asker) ask(ctx context.Context, workspaceID string, tree *eventtree.Unc
 	return false, err
 }
 
-// refuse notes that a tree is not cosigned. It is asked about again when it has grown, or after
+// refuse records that a tree is not cosigned. It is asked about again when it has grown, or after
 // Config.Again, when the witness's operator may have done something about it.
 func (a *asker) refuse(ctx context.Context, workspaceID, origin string, tree *eventtree.Uncosigned, why error) error {
-	// Another process may have had a newer one cosigned meanwhile.
+	// Another process may have had a newer checkpoint cosigned meanwhile.
 	_, positions, err := eventtree.ReadUncosigned(ctx, a.cfg.Pool, a.id, a.cfg.Host, []string{workspaceID})
 	if err != nil {
 		return &databaseError{err}
@@ -435,13 +438,13 @@ func (a *asker) refuse(ctx context.Context, workspaceID, origin string, tree *ev
 	return nil
 }
 
-// noteRefusal notes a refusal, and reports whether it is the first one of the tree that is known.
+// noteRefusal records a refusal, and reports whether it is the first one known for the tree.
 func (a *asker) noteRefusal(origin string, position int64) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, known := a.refused[origin]
 	if !known && len(a.refused) >= maxRefused {
-		for other := range a.refused { // any one, which is asked about again in the next sweep
+		for other := range a.refused { // any one: the next sweep asks about it again
 			delete(a.refused, other)
 			break
 		}
@@ -450,7 +453,7 @@ func (a *asker) noteRefusal(origin string, position int64) (first bool) {
 	return !known || before.position == noPosition && position != noPosition
 }
 
-// refusedAt reports whether the tree's last refusal is of this position, and when it was.
+// refusedAt reports whether the tree's last refusal is for this position, and when it was.
 func (a *asker) refusedAt(origin string, position int64) (at time.Time, refused bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -458,7 +461,7 @@ func (a *asker) refusedAt(origin string, position int64) (at time.Time, refused 
 	return r.at, known && r.position == position
 }
 
-// prove proves that a tree extends its own first leaves.
+// prove returns a proof that a tree extends its own first old leaves.
 func (a *asker) prove(ctx context.Context, workspaceID string, tree *eventtree.Uncosigned, old int64) (tlog.TreeProof, error) {
 	read := tiles(func(tile tlog.Tile) ([]byte, error) {
 		hashes, _, err := eventtree.ReadTile(ctx, a.cfg.Pool, workspaceID, tree.Sight, eventtree.Path{Level: tile.L, Index: tile.N, Width: tile.W})
@@ -472,7 +475,7 @@ func (a *asker) prove(ctx context.Context, workspaceID string, tree *eventtree.U
 	return proof, nil
 }
 
-// tiles reads the tiles of a tree for one proof; nil: the tree does not have it.
+// tiles reads the tiles of a tree for one proof; nil data: the tree does not have the tile.
 type tiles func(tlog.Tile) ([]byte, error)
 
 func (tiles) Height() int { return 8 }
@@ -494,8 +497,8 @@ func (t tiles) ReadTiles(list []tlog.Tile) ([][]byte, error) {
 	return data, nil
 }
 
-// sweep finds trees that are not cosigned, of workspaces that nobody has told of: this
-// process was away, or another one built them.
+// sweep finds trees without a cosignature that Grown was not called for: this process was down, or
+// another process built them.
 func (a *asker) sweep(ctx context.Context) {
 	outage := periodic.Outage{Logger: a.reading.Logger, Failing: "cannot look for checkpoints that a witness has to cosign", Working: "checkpoints that a witness has to cosign are found again"}
 	after := ""
@@ -504,7 +507,7 @@ func (a *asker) sweep(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		outage.Note(ctx, err)
+		outage.LogTransition(ctx, err)
 		for _, id := range found {
 			a.add(id, 0)
 		}
@@ -512,13 +515,13 @@ func (a *asker) sweep(ctx context.Context) {
 		if after = last; after == "" {
 			pause = a.cfg.Rest
 		}
-		if !flow.Pause(ctx, pause) {
+		if !flow.Sleep(ctx, pause) {
 			return
 		}
 	}
 }
 
-// Named is a witness that is asked for cosignatures: its key, and where it is.
+// Named is a witness to ask for cosignatures: its key and its address.
 type Named struct {
 	Key *Verifier
 	URL string
@@ -527,7 +530,7 @@ type Named struct {
 // ID names the witness's key: its name, a plus and the hash of the key, in hex.
 func (n *Named) ID() string { return n.Key.Name() + "+" + hexHash(n.Key.KeyHash()) }
 
-// List are several witnesses.
+// List is a list of witnesses.
 type List []Named
 
 // UnmarshalText reads LEDGERFEED_WITNESSES: witnesses as VERIFIER-KEY=ADDRESS, separated by

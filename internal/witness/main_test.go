@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/mod/sumdb/note"
 
@@ -33,7 +32,7 @@ const host = "api.example.com"
 // bench is a log with its trees, and what has them cosigned.
 type bench struct {
 	t        *testing.T
-	pool     *pgxpool.Pool
+	pool     testkit.DB
 	log      *eventlog.Log
 	notifier *eventlog.Notifier
 	logged   *testkit.Buffer

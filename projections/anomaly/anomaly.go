@@ -1,6 +1,5 @@
-// Package anomaly lists the entries that could not have their effect, or not all of
-// it (docs/contract/log.md, "A fold that never stops"), and keeps which of them a
-// person has looked at.
+// Package anomaly lists the entries without their full effect (docs/contract/log.md, "A fold that
+// never stops"), and records which of them a person has looked at.
 package anomaly
 
 import (
@@ -11,33 +10,33 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Store reads anomalies and acknowledges them. It is safe for concurrent use.
 type Store struct {
-	pool  *pgxpool.Pool
+	pool  pg.DB
 	clock func() time.Time
 }
 
 // NewStore makes a Store.
-func NewStore(pool *pgxpool.Pool, clock func() time.Time) *Store {
+func NewStore(pool pg.DB, clock func() time.Time) *Store {
 	return &Store{pool: pool, clock: clock}
 }
 
 // Filter selects anomalies.
 type Filter struct {
-	WorkspaceID string        // empty: of every workspace
+	WorkspaceID string        // empty: every workspace
 	Reason      domain.Reason // empty: every
 	Type        string        // of the entry; empty: every
-	NoPay       bool          // without entries that only readers with pay:read may see, and without types that this version does not know
-	All         bool          // those that were acknowledged, too
-	First       int           // Groups counts only so many, in the order of workspaces and positions; 0: all
+	NoPay       bool          // leaves out entries that need pay:read, and types that this version does not know
+	All         bool          // include acknowledged ones
+	First       int           // Groups counts only this many, in the order of workspaces and positions; 0: all
 }
 
-// from is the FROM and WHERE of a statement, with its arguments.
+// from returns the FROM and WHERE of a statement, with its arguments.
 func (f *Filter) from() (sql string, args []any) {
 	sql = `
 		  FROM anomaly a
@@ -59,7 +58,7 @@ func (f *Filter) from() (sql string, args []any) {
 	}
 	if f.NoPay {
 		where("e.type = ANY($%d)", domain.TypesWithoutPay())
-		sql += ` AND e.data ->> 'billed_to_client' IS DISTINCT FROM 'false'` // of a charge, whether or not the type is public
+		sql += ` AND e.data ->> 'billed_to_client' IS DISTINCT FROM 'false'` // for charges, whether or not the type is public
 	}
 	if !f.All {
 		sql += " AND k.position IS NULL"
@@ -67,7 +66,7 @@ func (f *Filter) from() (sql string, args []any) {
 	return sql, args
 }
 
-// Group is the anomalies of one reason and one type of entry in a workspace.
+// Group counts the anomalies in a workspace with the same reason and type of entry.
 type Group struct {
 	WorkspaceID   string        `json:"workspace_id"`
 	Reason        domain.Reason `json:"reason"`
@@ -78,15 +77,15 @@ type Group struct {
 	LastPosition  int64         `json:"last_position"`
 	FirstAt       time.Time     `json:"first_published_at"` // when the entry at FirstPosition was published
 	LastAt        time.Time     `json:"last_published_at"`
-	AtLeast       bool          `json:"at_least"` // there are more than were counted: of this group, or of others
+	AtLeast       bool          `json:"at_least"` // not all anomalies were counted: this group or others may have more
 
-	// What the entry at LastPosition is about; empty where this version cannot read it.
+	// What the entry at LastPosition is about; empty if this version cannot read it.
 	LastObjectType string `json:"last_object_type"`
 	LastObjectID   string `json:"last_object_id"`
 }
 
-// MostGrouped is how many anomalies are counted where all would take too long: where a
-// producer went wrong, there may be millions.
+// MostGrouped is how many anomalies are counted if all of them would take too long: a faulty
+// producer may cause millions.
 const MostGrouped = 100_000
 
 // Groups returns the groups of the anomalies that a filter selects.
@@ -132,44 +131,46 @@ func (s *Store) Any(ctx context.Context, f Filter) (there bool, err error) {
 	return there, nil
 }
 
-// Anomaly is one of them.
+// Anomaly is one entry without its full effect, with one reason.
 type Anomaly struct {
 	WorkspaceID    string        `json:"workspace_id"`
 	Position       int64         `json:"position"`
 	EventID        string        `json:"event_id"`
 	Type           string        `json:"type"`
 	Reason         domain.Reason `json:"reason"`
-	ObjectType     string        `json:"object_type"` // what the entry is about; empty where this version cannot read it
+	ObjectType     string        `json:"object_type"` // what the entry is about; empty if this version cannot read it
 	ObjectID       string        `json:"object_id"`
 	PublishedAt    time.Time     `json:"published_at"`
-	AcknowledgedAt *time.Time    `json:"acknowledged_at"` // null: nobody has
+	AcknowledgedAt *time.Time    `json:"acknowledged_at"` // null: not acknowledged
 	Note           *string       `json:"note"`
 }
 
-// MaxPage is the most anomalies of a page.
+// MaxPage is the most anomalies in a page.
 const MaxPage = 1000
 
-// Page returns the anomalies of a workspace after a position, in the order of the log.
-// At most MaxPage, and a whole position: the next page begins after the last one's.
+// Page returns the anomalies of a workspace after a position, in the order of the log. limit is
+// capped at MaxPage. A page contains every anomaly of its last position, even beyond limit, so the
+// next page begins after that position.
 func (s *Store) Page(ctx context.Context, workspaceID string, after int64, limit int) ([]Anomaly, error) {
 	return s.read(ctx, Filter{WorkspaceID: workspaceID, All: true}, `a.position > $%d AND a.position <= coalesce((
 		SELECT p.position FROM anomaly p WHERE p.workspace_id = $1 AND p.position > $%[1]d ORDER BY p.position OFFSET $%d LIMIT 1), 9223372036854775807)`,
 		inOrder(), after, min(max(limit, 1), MaxPage)-1)
 }
 
-// Before returns the newest anomalies of a workspace that a filter selects, at
-// positions below one; 0 is the end of the log. At most limit, and MaxPage.
+// Before returns the newest anomalies of a workspace that a filter selects, newest first, at
+// positions below position; 0 is the end of the log. limit is capped at MaxPage.
 func (s *Store) Before(ctx context.Context, f Filter, position int64, limit int) ([]Anomaly, error) {
 	return s.read(ctx, f, `$%d = 0::bigint OR a.position < $%[1]d`, `a.position DESC, a.reason LIMIT `+fmt.Sprint(min(max(limit, 1), MaxPage)), position)
 }
 
-// At returns the anomalies of one entry; none where it had its whole effect.
+// At returns the anomalies of one entry, none if it had its full effect.
 func (s *Store) At(ctx context.Context, f Filter, position int64) ([]Anomaly, error) {
 	f.All = true
 	return s.read(ctx, f, `a.position = $%d`, inOrder(), position)
 }
 
-// inOrder is the order of the log, and of reasons as the contract lists them.
+// inOrder returns the ORDER BY for the order of the log and then of reasons as the contract lists
+// them.
 func inOrder() string {
 	var reasons []string
 	for _, r := range domain.Reasons() {
@@ -178,8 +179,8 @@ func inOrder() string {
 	return "a.position, array_position(ARRAY[" + strings.Join(reasons, ", ") + "], a.reason::text)"
 }
 
-// read reads the anomalies of a workspace that a filter selects. where has the numbers
-// of its arguments as those of a format.
+// read returns the anomalies of a workspace that a filter selects. where is a format for the
+// parameter numbers of more.
 func (s *Store) read(ctx context.Context, f Filter, where, order string, more ...any) ([]Anomaly, error) {
 	from, args := f.from()
 	numbers := make([]any, len(more))

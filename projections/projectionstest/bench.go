@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -25,7 +23,7 @@ import (
 type Bench struct {
 	t        testing.TB
 	URL      string
-	Pool     *pgxpool.Pool // with projections.PoolSettings
+	Pool     *pg.Pool // with projections.PoolSettings
 	Log      *eventlog.Log
 	Notifier *eventlog.Notifier
 }
@@ -36,8 +34,8 @@ func New(t testing.TB) *Bench {
 	return at(t, testkit.NewDatabase(t))
 }
 
-// Filled makes a Bench that begins with what a function has put into its database. Tests that
-// name the same beginning share that work (testkit.FilledDatabase).
+// Filled makes a Bench whose database put has filled. Tests that use the same name share that work
+// (testkit.FilledDatabase).
 func Filled(t testing.TB, name string, put func(b *Bench)) *Bench {
 	t.Helper()
 	return at(t, testkit.FilledDatabase(t, name, func(url string) {
@@ -67,7 +65,7 @@ func at(t testing.TB, url string) *Bench {
 // NoLog discards what is logged.
 func NoLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// Quarantine returns that of the read models.
+// Quarantine returns the quarantine of the read models.
 func (b *Bench) Quarantine() *eventlog.Quarantine {
 	return eventlog.NewQuarantine(b.Pool, eventlog.ReadModels, time.Now, b.Notifier.Notify)
 }
@@ -82,14 +80,14 @@ func (b *Bench) Append(drafts []domain.Draft) {
 	}
 }
 
-// Project runs a Runner, with claims of so many entries, until everything
-// appended is projected.
+// Project runs a Runner, with claims of up to so many entries, until everything appended is
+// projected.
 func (b *Bench) Project(entries int) {
 	b.t.Helper()
 	b.ProjectBy(entries, projections.LiveRules())
 }
 
-// ProjectBy is Project by other rules.
+// ProjectBy is Project with other rules.
 func (b *Bench) ProjectBy(entries int, rules projections.Rules) {
 	b.t.Helper()
 	runner, err := projections.NewRunner(projections.RunnerConfig{
@@ -108,11 +106,11 @@ func (b *Bench) ProjectBy(entries int, rules projections.Rules) {
 	}
 }
 
-// projectedTimeout is generous: under the race detector, beside other tests, a change of
+// projectedTimeout is generous: under the race detector, alongside other tests, a change of
 // hundreds of large rows takes a minute.
 const projectedTimeout = 5 * time.Minute
 
-// AwaitProjected waits until every workspace's read models stand at its head.
+// AwaitProjected waits until every workspace's read models have reached its head.
 func (b *Bench) AwaitProjected() {
 	b.t.Helper()
 	waiter, done := b.Notifier.Subscribe(eventlog.TopicProjected)

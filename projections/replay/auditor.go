@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
-// AuditorConfig of an Auditor.
+// AuditorConfig configures an Auditor.
 type AuditorConfig struct {
-	Pool    *pgxpool.Pool // opened with PoolSettings; at least 3 connections
-	Direct  string        // see Config.Direct
+	Pool, Changes, Sessions pg.DB  // see Config.Pool
+	Direct                  string // see Config.Direct
+
 	Clock   func() time.Time
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer // nil: none
@@ -26,19 +27,18 @@ type AuditorConfig struct {
 	Rules projections.Rules // default projections.LiveRules
 	Every time.Duration     // between two audits of a workspace; default a day
 
-	// ConvertOnly leaves out the audits: only rows made by older rules are rebuilt.
+	// ConvertOnly turns the audits off: the Auditor only rebuilds rows that older rules made.
 	ConvertOnly bool
 
 	Notify eventlog.NotifyFunc // called with workspaces whose rows were rebuilt; nil: nobody is notified
 
-	Rate int           // the most entries and rows a second; default 5,000
+	Rate int           // the most entries and rows per second; default 5,000
 	Idle time.Duration // before the first audit, and while no workspace is due; default a minute
 }
 
-// Auditor verifies every workspace again and again in the background, slowly.
-// Before that it rebuilds the workspaces whose rows were made by older rules
-// than its own. Any number of processes may run one against a database: they
-// work on one workspace at a time.
+// Auditor slowly verifies every workspace in the background, again and again. Before that it
+// rebuilds the workspaces whose rows were made by older rules than its own. Any number of processes
+// may run one against a database: together they work on one workspace at a time.
 type Auditor struct {
 	cfg    AuditorConfig
 	replay *Replayer
@@ -50,7 +50,7 @@ type Auditor struct {
 	converted   prometheus.Counter
 }
 
-// auditClaim is the claim of this process on the workspace that it audits.
+// auditClaim is this process's claim on the workspace that it audits.
 type auditClaim struct {
 	workspaceID string
 	renewedAt   time.Time
@@ -65,12 +65,12 @@ const (
 )
 
 const (
-	claimFor   = time.Minute // unless it is renewed, another process may take the workspace then
+	claimFor   = time.Minute // after this time without a renewal, another process may take the workspace
 	renewAfter = claimFor / 4
 	retryAfter = time.Hour // after an audit that failed
-	maxLogged  = 10        // differences of a workspace that are logged one by one
+	maxLogged  = 10        // the most differences of a workspace that are logged one by one
 
-	// sooner divides the time to the next audit of a workspace that differed.
+	// sooner divides Every for workspaces that differed in their last audit.
 	sooner = 24
 )
 
@@ -112,7 +112,7 @@ func NewAuditor(cfg AuditorConfig) (*Auditor, error) {
 	}
 	if cfg.Metrics != nil {
 		collectors := []prometheus.Collector{a.converted}
-		if !cfg.ConvertOnly { // a 0 where nothing is audited would say that all is well
+		if !cfg.ConvertOnly { // without audits, a 0 would wrongly say that all is well
 			collectors = append(collectors, a.audited, a.differences, a.differing)
 		}
 		for _, c := range collectors {
@@ -124,7 +124,7 @@ func NewAuditor(cfg AuditorConfig) (*Auditor, error) {
 	limit := NewRateLimiter(cfg.Rate)
 	var err error
 	a.replay, err = New(Config{
-		Pool: cfg.Pool, Direct: cfg.Direct, Clock: cfg.Clock, Rules: cfg.Rules, Workers: 1, Notify: cfg.Notify,
+		Pool: cfg.Pool, Changes: cfg.Changes, Sessions: cfg.Sessions, Direct: cfg.Direct, Clock: cfg.Clock, Rules: cfg.Rules, Workers: 1, Notify: cfg.Notify,
 		Limit: func(ctx context.Context, n int) error {
 			if err := limit(ctx, n); err != nil {
 				return err
@@ -135,8 +135,8 @@ func NewAuditor(cfg AuditorConfig) (*Auditor, error) {
 	return a, err
 }
 
-// Run audits until ctx ends. It begins idle, because a program that starts has
-// more urgent work.
+// Run audits until ctx ends. It begins with a pause of Idle, because a program that starts has more
+// urgent work.
 func (a *Auditor) Run(ctx context.Context) error {
 	idle := time.NewTimer(a.cfg.Idle)
 	defer idle.Stop()
@@ -157,8 +157,7 @@ func (a *Auditor) Run(ctx context.Context) error {
 	}
 }
 
-// Next converts or audits the workspace that is due, and reports whether there
-// was one.
+// Next converts or audits a workspace that is due, and reports whether there was one.
 func (a *Auditor) Next(ctx context.Context) (bool, error) {
 	id, older, err := a.claimNext(ctx)
 	if err != nil || id == "" {
@@ -174,7 +173,7 @@ func (a *Auditor) Next(ctx context.Context) (bool, error) {
 func (a *Auditor) audit(ctx context.Context, id string) error {
 	var (
 		list    []Difference
-		derived int64 // differences that follow from the rules of the rows
+		derived int64 // differences that other rules may explain
 	)
 	v, err := a.verify(ctx, id, func(d Difference) {
 		if d.dependsOnRules() {
@@ -205,8 +204,8 @@ func (a *Auditor) verify(ctx context.Context, id string, report func(Difference)
 	return a.replay.verify(ctx, list[0], VerifyRequest{}, report)
 }
 
-// report counts and logs what an audit found. Rows made by other rules are
-// expected to differ: then only differences in the log itself and its trees count.
+// report counts and logs what an audit found. Rows made by other rules are expected to differ: then
+// only differences in the log and its trees count.
 func (a *Auditor) report(ctx context.Context, v *Verification, derived int64, list []Difference) {
 	switch {
 	case v.Differences == 0:
@@ -230,9 +229,9 @@ func (a *Auditor) report(ctx context.Context, v *Verification, derived int64, li
 		"workspace", v.WorkspaceID, "position", v.Position, "differences", v.Differences, "log_intact", v.LogIntact)
 }
 
-// claimNext claims a workspace, if one is due and no process works on another:
-// first those whose rows were made by older rules, then the one whose last audit
-// is the longest ago. It returns "" when there is none.
+// claimNext claims a workspace that is due, unless a process is working on another. Workspaces
+// whose rows were made by older rules come first, then the one with the oldest audit. It returns ""
+// if there is none.
 func (a *Auditor) claimNext(ctx context.Context) (id string, older bool, err error) {
 	now := a.cfg.Clock()
 	err = a.cfg.Pool.QueryRow(ctx, `
@@ -263,7 +262,7 @@ func (a *Auditor) claimNext(ctx context.Context) (id string, older bool, err err
 	return id, older, nil
 }
 
-// renewClaim keeps the claim from running out. It is called after every page.
+// renewClaim keeps the claim from expiring. It is called after every page.
 func (a *Auditor) renewClaim(ctx context.Context) error {
 	now := a.cfg.Clock()
 	if now.Sub(a.claim.renewedAt) < renewAfter {
@@ -273,7 +272,7 @@ func (a *Auditor) renewClaim(ctx context.Context) error {
 	return a.store(ctx, a.claim.workspaceID, `claimed_until = $2`, now.Add(claimFor))
 }
 
-// store changes the columns of a workspace's audit.
+// store updates the columns of a workspace's audit.
 func (a *Auditor) store(ctx context.Context, id, set string, args ...any) error {
 	if _, err := a.cfg.Pool.Exec(ctx, `UPDATE replay_audit SET `+set+` WHERE workspace_id = $1`, append([]any{id}, args...)...); err != nil {
 		return fmt.Errorf("store the state of the audit of %s: %w", id, err)

@@ -6,15 +6,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // RateLimiter waits until n more entries or rows may be processed. It is called
 // from several goroutines.
 type RateLimiter func(ctx context.Context, n int) error
 
-// NewRateLimiter lets rate entries and rows through in a second, over all
-// workspaces in progress. Unlike a token bucket it does not save up unused time.
+// NewRateLimiter lets rate entries and rows through per second, over all workspaces in progress.
+// Unlike a token bucket it does not save up unused time.
 func NewRateLimiter(rate int) RateLimiter {
 	var (
 		mu   sync.Mutex
@@ -39,13 +39,12 @@ func NewRateLimiter(rate int) RateLimiter {
 }
 
 const (
-	// yieldingRate is what a machine with two processors can spare for a replay
-	// while appends become at most about a tenth slower and readers do not wait
-	// for a processor.
+	// yieldingRate is the rate that a machine with two processors can spare for a replay: appends
+	// become at most about a tenth slower, and readers do not wait for a processor.
 	yieldingRate = 10_000
 
-	// busyFrom is how many entries appended and requests answered in a second
-	// make the service count as busy.
+	// busyFrom is how many appended entries and answered requests per second make the service count
+	// as busy.
 	busyFrom = 5
 
 	checkEvery = time.Second
@@ -60,22 +59,22 @@ const (
 	staysBusy = 10 * time.Second
 )
 
-// NewYieldingRateLimiter sets no limit, except while any process appends entries
-// or answers requests of the API.
-func NewYieldingRateLimiter(pool *pgxpool.Pool) RateLimiter {
+// NewYieldingRateLimiter limits the rate only while any process appends entries or answers requests
+// of the API.
+func NewYieldingRateLimiter(pool pg.DB) RateLimiter {
 	y := &yieldingLimiter{pool: pool, clock: time.Now, slowly: NewRateLimiter(yieldingRate)}
 	return y.wait
 }
 
-// yieldingLimiter reads from time to time how busy the service is.
+// yieldingLimiter checks regularly how busy the service is.
 type yieldingLimiter struct {
-	pool   *pgxpool.Pool
+	pool   pg.DB
 	clock  func() time.Time
 	slowly RateLimiter
 
 	mu        sync.Mutex // guards the rest
 	checkedAt time.Time
-	activity  int64 // entries in the log and recorded requests, as the statistics have them
+	activity  int64 // entries in the log and recorded requests, according to the statistics
 	busyUntil time.Time
 	busy      bool
 }
@@ -102,7 +101,7 @@ func (y *yieldingLimiter) check(ctx context.Context) (busy bool, err error) {
 	}
 	switch {
 	case y.checkedAt.IsZero():
-		y.busyUntil = now.Add(knownAfter) // assume so until the statistics are known
+		y.busyUntil = now.Add(knownAfter) // assume that it is busy until the statistics are known
 	case float64(activity-y.activity) >= busyFrom*since.Seconds():
 		y.busyUntil = now.Add(staysBusy)
 	}
@@ -111,14 +110,14 @@ func (y *yieldingLimiter) check(ctx context.Context) (busy bool, err error) {
 	return y.busy, nil
 }
 
-// Statements that count the rows which were inserted, as the statistics of servers have them.
+// SQL that counts the inserted rows, from the server's statistics.
 const (
 	activityTables = `SELECT 'event_log'::regclass AS name UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = 'request_log'::regclass`
 
 	activitySQL = `SELECT coalesce(sum(pg_stat_get_tuples_inserted(name)), 0)::bigint FROM (` + activityTables + `) t`
 )
 
-// read returns how many entries and records of requests were inserted.
+// read returns how many entries and request records were inserted.
 func (y *yieldingLimiter) read(ctx context.Context) (activity int64, err error) {
 	err = y.pool.QueryRow(ctx, activitySQL).Scan(&activity)
 	return activity, err

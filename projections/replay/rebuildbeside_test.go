@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -17,7 +16,7 @@ import (
 )
 
 // poolWith opens a pool whose connections have settings.
-func (b *bench) poolWith(settings map[string]string) *pgxpool.Pool {
+func (b *bench) poolWith(settings map[string]string) testkit.DB {
 	b.t.Helper()
 	pool, err := pg.Open(b.t.Context(), b.URL, pg.Options{MaxConns: 6, Settings: settings})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
@@ -129,7 +128,7 @@ func (f statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceB
 func (statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
 // traced opens a pool that tells its statements.
-func (b *bench) traced(conns int32, settings map[string]string, each statements) *pgxpool.Pool {
+func (b *bench) traced(conns int32, settings map[string]string, each statements) testkit.DB {
 	b.t.Helper()
 	pool := testkit.Must(pg.Open(b.t.Context(), b.URL, pg.Options{MaxConns: conns, Settings: settings, Tracer: each}))(b.t)
 	b.t.Cleanup(pool.Close)

@@ -14,21 +14,20 @@ import (
 )
 
 const (
-	// maxUnderLock is how many entries are folded at most while the checkpoint is
-	// locked. When there are more, the lock is released, they are folded, and the
-	// repair begins again.
+	// maxUnderLock is the most entries that are folded while the checkpoint is locked. If there are
+	// more, the repair releases the lock, folds them, and begins again.
 	maxUnderLock = 2000
 
-	// maxAttempts bounds how often that happens: a workspace that grows faster
-	// than it is folded is then locked for as long as it takes.
+	// maxAttempts limits how often that happens. A workspace that grows faster than it is folded is
+	// then locked for as long as it takes.
 	maxAttempts = 5
 )
 
-// repair writes what differs, in a transaction that locks the checkpoint.
+// repair writes the rows that differ, in a transaction that locks the checkpoint.
 func (f *workspaceFold) repair(ctx context.Context, scope *rebuildScope, b *Rebuilt) error {
 	for attempt := 0; ; attempt++ {
 		behind := false
-		err := pg.InTx(ctx, f.cfg.Pool, func(tx pgx.Tx) error {
+		err := pg.InTx(ctx, f.cfg.Changes, func(tx pgx.Tx) error {
 			position, err := lockCheckpoint(ctx, tx, f.workspaceID)
 			if err != nil {
 				return err
@@ -60,7 +59,7 @@ func (f *workspaceFold) repair(ctx context.Context, scope *rebuildScope, b *Rebu
 	return nil
 }
 
-// repairAt makes the rows those of a position, where the checkpoint is locked.
+// repairAt makes the rows match a position, while the checkpoint is locked.
 func (f *workspaceFold) repairAt(ctx context.Context, tx pgx.Tx, position int64, scope *rebuildScope, b *Rebuilt) error {
 	if err := f.catchUp(ctx, position); err != nil {
 		return err
@@ -84,8 +83,8 @@ func (f *workspaceFold) repairAt(ctx context.Context, tx pgx.Tx, position int64,
 	return audit.Add(ctx, tx, f.cfg.Clock(), scope.change(b))
 }
 
-// lockCheckpoint blocks the projector of a workspace and returns the
-// checkpoint, or the end of the log when the checkpoint is above it.
+// lockCheckpoint blocks the projector of a workspace and returns the checkpoint, or the end of the
+// log if the checkpoint is above it.
 func lockCheckpoint(ctx context.Context, tx pgx.Tx, workspaceID string) (int64, error) {
 	var checkpoint, end int64
 	err := tx.QueryRow(ctx, `SELECT position FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $2 FOR UPDATE`,
@@ -93,8 +92,7 @@ func lockCheckpoint(ctx context.Context, tx pgx.Tx, workspaceID string) (int64, 
 	if err != nil {
 		return 0, fmt.Errorf("lock the checkpoint of %s: %w", workspaceID, err)
 	}
-	// A statement of its own, so that it sees what was committed before the lock
-	// was taken.
+	// A separate statement, so that it sees what was committed before the lock was taken.
 	err = tx.QueryRow(ctx, `SELECT position FROM log_head WHERE workspace_id = $1`, workspaceID).Scan(&end)
 	if err != nil {
 		return 0, fmt.Errorf("read the head of %s: %w", workspaceID, err)
@@ -102,11 +100,11 @@ func lockCheckpoint(ctx context.Context, tx pgx.Tx, workspaceID string) (int64, 
 	return min(checkpoint, end), nil
 }
 
-// moveCheckpoint stores with the checkpoint that rows have changed (readers take
-// position and moved_at for the version of the rows), and by which rules all of
-// them are made now. A workspace that failed because of its rows is tried again.
+// moveCheckpoint records with the checkpoint that rows have changed (readers use position and
+// moved_at as the version of the rows) and, after a rebuild of everything, which rules made all of
+// them. If rows have changed, a workspace that is waiting after a failure is retried.
 func (f *workspaceFold) moveCheckpoint(ctx context.Context, tx pgx.Tx, position int64, scope *rebuildScope, b *Rebuilt) error {
-	var rules *int // nil: rows of other resources were made by older rules
+	var rules *int // nil keeps the version: older rules may have made the rows of other resources
 	if scope.everything() {
 		b.Rules = f.cfg.Rules.Version
 		rules = &b.Rules
@@ -123,10 +121,9 @@ func (f *workspaceFold) moveCheckpoint(ctx context.Context, tx pgx.Tx, position 
 	return nil
 }
 
-// repairTable compares every row that may be wrong while the checkpoint is
-// locked, and writes those that are. They are rows that the comparison found,
-// rows that the fold has changed since, and rows that the projector has written
-// since, possibly from wrong ones.
+// repairTable compares every row that may be wrong, while the checkpoint is locked, and writes
+// those that are. These are rows that the comparison found, rows that the fold has changed since,
+// and rows that the projector has written since, possibly from wrong ones.
 func (f *workspaceFold) repairTable(ctx context.Context, tx pgx.Tx, t *table.Table, b *Rebuilt) error {
 	err := t.KeysSince(ctx, tx, f.workspaceID, f.firstFold, func(k table.Key) error { return f.rows.markDirty(ctx, t, k) })
 	if err != nil {
@@ -146,7 +143,7 @@ func (f *workspaceFold) repairTable(ctx context.Context, tx pgx.Tx, t *table.Tab
 	})
 }
 
-// repairRows returns how many bytes the rows have that ought to be there.
+// repairRows repairs the rows with these keys, and returns how many bytes the expected rows have.
 func (f *workspaceFold) repairRows(ctx context.Context, tx pgx.Tx, t *table.Table, keys []table.Key, b *Rebuilt) (size int, err error) {
 	stored, err := t.Pick(ctx, tx, f.workspaceID, keys)
 	if err != nil {
@@ -179,8 +176,7 @@ type tableRepair struct {
 	different, missing []table.Row // rows as they must be
 }
 
-// add compares a row; stored is nil when it is not there, expected when it must
-// not be.
+// add compares a row. stored is nil if the row is missing; expected is nil if it must not be there.
 func (r *tableRepair) add(k table.Key, stored [][]byte, expected []string) {
 	switch {
 	case stored == nil && expected == nil:

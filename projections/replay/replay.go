@@ -6,44 +6,48 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
-// PoolSettings are the run-time parameters for connections that replay: those
-// for projecting, and in addition pages are always read along their key.
+// PoolSettings returns the run-time parameters for the connections of replays: those of the
+// projector, except that pages are always read along their key.
 func PoolSettings() map[string]string {
 	s := projections.PoolSettings()
 	s["enable_bitmapscan"] = "off"
-	delete(s, "lock_timeout") // a rebuild waits for claims that are under way
+	delete(s, "lock_timeout") // a rebuild waits for claims in flight
 	return s
 }
 
 // DefaultWorkers is how many workspaces a Replayer works on at once.
 const DefaultWorkers = 2
 
-// Config of a Replayer.
+// Config configures a Replayer.
 type Config struct {
-	Pool  *pgxpool.Pool // opened with PoolSettings; at least 2*Workers+1 connections. Shadow tables take one more each, with the same settings
+	// Pool is for reads, Changes for transactions during which Pool reads more, and Sessions for
+	// the sessions of shadow tables. A nil Changes or Sessions means Pool, which then needs
+	// 3*Workers+1 connections. All need PoolSettings.
+	Pool, Changes, Sessions pg.DB
+
 	Clock func() time.Time
 
-	Direct string // URL of PostgreSQL itself for shadow tables, where the Pool goes through a pooler; empty: the Pool's
+	Direct string // URL of PostgreSQL itself for shadow tables, if Pool goes through a pooler; empty: the Pool's
 
 	Notify   eventlog.NotifyFunc // called with workspaces whose rows a rebuild has changed; nil: nobody is notified
 	Rules    projections.Rules   // default projections.LiveRules
 	Workers  int                 // workspaces in progress at once; default DefaultWorkers
-	Memory   int64               // bytes that the workspaces in progress may take, by estimate; default 256 MiB. A larger workspace is folded into shadow tables
-	Progress *Progress           // counts the work; nil: not counted for anybody
+	Memory   int64               // estimated bytes that the workspaces in progress may take; default 256 MiB. A larger workspace is folded into shadow tables
+	Progress *Progress           // counts the work; may be nil
 	MassRows int                 // see projections.Projection
 
-	// Limit is called before n more entries or rows are processed; nil: no limit.
-	// Those of shadow tables count shadowCost times.
+	// Limit is called before n more entries or rows are processed; nil: no limit. In shadow tables,
+	// each counts shadowCost times.
 	Limit RateLimiter
 }
 
@@ -59,6 +63,12 @@ type Replayer struct {
 func New(cfg Config) (*Replayer, error) {
 	if cfg.Pool == nil || cfg.Clock == nil {
 		return nil, errors.New("replay: Config needs a Pool and a Clock")
+	}
+	if cfg.Changes == nil {
+		cfg.Changes = cfg.Pool
+	}
+	if cfg.Sessions == nil {
+		cfg.Sessions = cfg.Pool
 	}
 	cfg.Rules = cfg.Rules.OrLive()
 	if cfg.Workers == 0 {
@@ -77,18 +87,17 @@ func New(cfg Config) (*Replayer, error) {
 }
 
 const (
-	// entryBytes is about what an entry takes in memory while its workspace is
-	// folded, measured with realistic logs, in which two entries in five make a
-	// row.
+	// entryBytes is about how much memory an entry takes while its workspace is folded, measured
+	// with realistic logs, in which two entries in five make a row.
 	entryBytes = 1100
 
-	// shadowBytes is about what a workspace takes whose rows are in shadow tables:
-	// a few pages of entries and rows, and garbage not yet collected.
+	// shadowBytes is about how much memory a workspace takes if its rows are in shadow tables: a
+	// few pages of entries and rows, and garbage not yet collected.
 	shadowBytes = 32 << 20
 
-	// shadowCost is how much slower an entry or a row is in shadow tables than in
-	// memory: verifying 200,000 entries of one workspace took 78,000 a second in
-	// memory, and 8,400 a second in shadow tables.
+	// shadowCost is how many times slower an entry or a row is in shadow tables than in memory.
+	// Verifying 200,000 entries of one workspace ran at 78,000 a second in memory, and at 8,400 a
+	// second in shadow tables.
 	shadowCost = 8
 )
 
@@ -139,8 +148,8 @@ type workspaceSize struct {
 	bytes   int64 // of the entries' data; 0: not read yet
 }
 
-// memory is about what the fold of the workspace takes. The texts of an entry may
-// be there twice: as read, and in a row.
+// memory estimates the bytes that the fold of the workspace takes. The texts of an entry may be in
+// memory twice: as read, and in a row.
 func (w workspaceSize) memory() int64 { return max(w.entries*entryBytes, 2*w.bytes) }
 
 // readBytes reads how large the entries of a workspace are.

@@ -16,35 +16,34 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
-// shadowStore is a rowStore in shadow tables: temporary tables like the read
-// tables, which the ordinary projection fills a page of entries at a time, so
-// that no more than the rows of a page are in memory.
+// shadowStore is a rowStore in shadow tables: temporary tables like the read tables. The ordinary
+// projection fills them a page of entries at a time, so that only the rows of a page are in memory.
 //
-// The tables belong to a session of their own and end with it, however it ends.
-// Their names differ from those of the read tables, because a session that has
-// lost them (behind a pooler that shares sessions between transactions) must
-// get an error and never a read table.
+// The tables belong to their own session and end with it, however it ends. Their names differ from
+// those of the read tables: a session that has lost them (behind a pooler that shares sessions
+// between transactions) must get an error, and must never see a read table.
 type shadowStore struct {
 	conn        *pgx.Conn
+	end         func(context.Context) // ends the session
 	workspaceID string
 	rules       projections.Rules
 	tables      []*table.Table // the read tables
 	shadows     *table.Set
 	shadowOf    map[*table.Table]*table.Table
 	frozen      bool
-	unsaved     map[*table.Table][]table.Key // dirty keys that are not in their table yet
+	unsaved     map[*table.Table][]table.Key // dirty keys that are not in dirty_key yet
 	massRows    int                          // see projections.Projection
 	massChanged int                          // rows changed by the entry being folded, without being loaded
-	limit       RateLimiter                  // of the fold that this belongs to
-	entries     int                          // folded before freeze
+	limit       RateLimiter                  // the rate limiter of this fold
+	entries     int                          // how many were folded before freeze
 	vacuumAt    int                          // entries after which the tables are vacuumed
 }
 
-// shadowName is the name of a shadow table.
+// shadowName returns the name of the shadow table for a read table.
 func shadowName(readTable string) string { return "pg_temp.shadow_" + readTable }
 
-// DirectError says that a workspace is folded into temporary tables, which a pooler that
-// shares sessions between transactions does not keep.
+// DirectError says that a workspace has to be folded into temporary tables, which are lost behind a
+// pooler that shares sessions between transactions.
 type DirectError struct{ WorkspaceID string }
 
 func (e *DirectError) Error() string {
@@ -54,22 +53,12 @@ func (e *DirectError) Error() string {
 
 // newShadowStore opens the session. The caller must close it.
 func (r *Replayer) newShadowStore(ctx context.Context, workspaceID string, apply applyFunc) (*shadowStore, error) {
-	cfg := r.cfg.Pool.Config().ConnConfig
-	switch {
-	case r.cfg.Direct != "":
-		var err error
-		if cfg, err = pg.ConnConfig(r.cfg.Direct, PoolSettings()); err != nil {
-			return nil, err
-		}
-	case pg.IsPooled(cfg):
-		return nil, &DirectError{workspaceID}
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, end, err := r.session(ctx, workspaceID)
 	if err != nil {
-		return nil, fmt.Errorf("open a session for the shadow tables of %s: %w", workspaceID, err)
+		return nil, err
 	}
 	s := &shadowStore{
-		conn: conn, workspaceID: workspaceID, rules: projections.Rules{Apply: apply},
+		conn: conn, end: end, workspaceID: workspaceID, rules: projections.Rules{Apply: apply},
 		tables: r.tables, shadows: table.NewSetNamed(shadowName), shadowOf: map[*table.Table]*table.Table{},
 		unsaved: map[*table.Table][]table.Key{}, massRows: r.cfg.MassRows, vacuumAt: logPage,
 	}
@@ -83,11 +72,33 @@ func (r *Replayer) newShadowStore(ctx context.Context, workspaceID string, apply
 	return s, nil
 }
 
-// create makes the tables, with the indexes that the statements of the
-// projection expect.
+// sessionWait is how long a fold waits for a session.
+const sessionWait = time.Minute
+
+// session opens a session for shadow tables; end ends it. The error is a *DirectError where a
+// pooler keeps no sessions.
+func (r *Replayer) session(ctx context.Context, workspaceID string) (conn *pgx.Conn, end func(context.Context), err error) {
+	ctx, cancel := context.WithTimeout(ctx, sessionWait)
+	defer cancel()
+	switch {
+	case r.cfg.Direct != "":
+		conn, err = pg.ConnectWith(ctx, r.cfg.Direct, PoolSettings())
+		end = func(ctx context.Context) { _ = conn.Close(ctx) } // the connection is gone even if the server was not told in time
+	case pg.IsPooled(pg.ConfigOf(r.cfg.Sessions)):
+		return nil, nil, &DirectError{workspaceID}
+	default:
+		conn, end, err = pg.Session(ctx, r.cfg.Sessions)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("open a session for the shadow tables of %s: %w", workspaceID, err)
+	}
+	return conn, end, nil
+}
+
+// create creates the tables, with the indexes that the projection's statements expect.
 func (s *shadowStore) create(ctx context.Context) error {
 	var b pgx.Batch
-	b.Queue("SET idle_session_timeout = 0") // between two statements of this session, others may have much to do
+	b.Queue("SET idle_session_timeout = 0") // this session may be idle for long between two statements
 	for _, t := range s.tables {
 		b.Queue("CREATE TABLE " + s.shadowOf[t].Name + " (LIKE " + t.Name + " INCLUDING INDEXES INCLUDING DEFAULTS INCLUDING GENERATED)")
 	}
@@ -101,17 +112,17 @@ func (s *shadowStore) create(ctx context.Context) error {
 
 const closeTimeout = 5 * time.Second
 
-// close ends the session, also when the work was interrupted.
+// close ends the session, even if the work was interrupted.
 func (s *shadowStore) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	_ = s.conn.Close(ctx) // the connection is gone even if the server was not told in time
+	s.end(ctx)
 }
 
 func (s *shadowStore) fold(ctx context.Context, entries []domain.Entry) error {
 	n := len(entries)
-	// After an entry that changes many rows the next may be one, too: what is loaded
-	// for those behind it would be loaded again.
+	// After an entry that changes many rows, the next one may do so, too. Rows loaded for the
+	// entries behind it would then be loaded again, so fewer entries are folded at a time.
 	for most := n; len(entries) > 0; {
 		some := entries[:min(most, len(entries))]
 		handled, err := s.foldSome(ctx, some)
@@ -132,14 +143,14 @@ func (s *shadowStore) fold(ctx context.Context, entries []domain.Entry) error {
 	return s.vacuum(ctx)
 }
 
-// foldSome folds the entries before one that changes many rows, or that one, and
-// returns how many they are.
+// foldSome folds the entries before the first one that changes many rows or, if there are none
+// before it, that entry alone. It returns how many entries it folded.
 func (s *shadowStore) foldSome(ctx context.Context, entries []domain.Entry) (handled int, err error) {
 	do := projections.Projection{
 		Tables: s.shadows, Rules: s.rules, MassRows: s.massRows, Saved: s.noteChanged,
 		Sliced: func(ctx context.Context, rows int, _ time.Duration) error {
 			s.massChanged += rows
-			return s.limit(ctx, 0) // tells that the work goes on
+			return s.limit(ctx, 0) // lets the background audit renew its claim
 		},
 	}
 	err = pg.InTx(ctx, s.conn, func(tx pgx.Tx) error {
@@ -168,8 +179,8 @@ func (s *shadowStore) foldSome(ctx context.Context, entries []domain.Entry) (han
 	return handled, s.payForMass(ctx)
 }
 
-// payForMass counts the rows that were changed without being loaded against the
-// rate. It does so after their transaction, which is not to be kept open.
+// payForMass counts the rows that were changed without being loaded against the rate. It runs after
+// their transaction, which must not stay open while it waits.
 func (s *shadowStore) payForMass(ctx context.Context) error {
 	for s.massChanged > 0 {
 		n := min(s.massChanged, table.PageRows)
@@ -181,7 +192,7 @@ func (s *shadowStore) payForMass(ctx context.Context) error {
 	return nil
 }
 
-// noteChanged notes after freeze which rows a fold has changed.
+// noteChanged records, after freeze, which rows a fold has changed.
 func (s *shadowStore) noteChanged(_ string, folded *table.Fold) error {
 	if !s.frozen {
 		return nil
@@ -194,7 +205,7 @@ func (s *shadowStore) noteChanged(_ string, folded *table.Fold) error {
 	return nil
 }
 
-// noteMassChanged notes after freeze which rows show the entry at a position last.
+// noteMassChanged records, after freeze, which rows the entry at a position was the last to change.
 func (s *shadowStore) noteMassChanged(ctx context.Context, tx pgx.Tx, position int64) error {
 	if !s.frozen {
 		return nil
@@ -213,9 +224,8 @@ func (s *shadowStore) noteMassChanged(ctx context.Context, tx pgx.Tx, position i
 	return nil
 }
 
-// vacuum frees the space of row versions that were replaced, and gives the
-// planner statistics, whenever the entries have doubled: autovacuum does not
-// work on temporary tables.
+// vacuum frees the space of replaced row versions and gives the planner statistics, each time the
+// number of entries has doubled: autovacuum does not work on temporary tables.
 func (s *shadowStore) vacuum(ctx context.Context) error {
 	if s.entries < s.vacuumAt {
 		return nil

@@ -16,21 +16,20 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
-// treeFold gets the entries of a log, in order, to check or rebuild the event trees by them.
+// treeFold gets the entries of a log, in order, and checks or rebuilds the event trees from them.
 type treeFold interface {
 	Add(e *domain.Entry, public *string, pay bool)
 	Flush(ctx context.Context, db eventtree.Querier) error // after every page
 	End(ctx context.Context, db eventtree.Querier) error
 }
 
-// newTreeCheck begins the check of a workspace's event trees, and of checkpoints of them that
-// were kept.
+// newTreeCheck begins the check of a workspace's event trees and of the kept tree checkpoints.
 func (r *Replayer) newTreeCheck(ctx context.Context, workspaceID string, kept []eventtree.Kept, report func(Difference)) (*eventtree.Check, error) {
 	return eventtree.NewCheck(ctx, r.cfg.Pool, workspaceID, kept, func(m eventtree.Mismatch) {
 		d := Difference{WorkspaceID: workspaceID, Resource: resourceTrees, ID: string(m.Sight), Field: m.Field, Stored: m.Stored, Folded: m.Log}
 		switch {
 		case m.Kept != nil:
-			// What was kept is how it must be, and the log is how it is.
+			// Here the kept checkpoint is what is expected, and the log is what is stored.
 			d.Resource, d.ID, d.Stored, d.Folded = ResourceKept, KeptID(&eventtree.Kept{Sight: m.Sight, State: *m.Kept}), m.Log, m.Stored
 		case m.Tile != "":
 			d.Resource, d.ID = resourceTiles, d.ID+"/"+m.Tile
@@ -42,13 +41,13 @@ func (r *Replayer) newTreeCheck(ctx context.Context, workspaceID string, kept []
 	})
 }
 
-// KeptID is how differences name a checkpoint that was kept: <sight> of size <size> at
-// position <position>.
+// KeptID returns the name of a kept checkpoint in differences: <sight> of size <size> at position
+// <position>.
 func KeptID(k *eventtree.Kept) string {
 	return fmt.Sprintf("%s of size %d at position %d", k.Sight, k.Size, k.Position)
 }
 
-// checkPage proves a page of entries, and the event trees by them.
+// checkPage checks a page of entries and gives it to the event trees, if there are any in the fold.
 func checkPage(ctx context.Context, f *workspaceFold, page []logRow) error {
 	for i := range page {
 		if f.check != nil {
@@ -74,11 +73,12 @@ type RebuiltTrees struct {
 	Took        time.Duration `json:"-"`
 }
 
-// RebuildTrees makes what is stored of the event trees of workspaces what their logs give:
-// the tiles that Verify would report are repaired. A root that may have been published is never
-// changed: a workspace whose log gives another is refused, and so is one whose log itself is
-// wrong, or, without lost, of whose trees nothing is kept. It calls done with every workspace, one call at a time. While a workspace is under
-// way nothing is added to its trees; everything else goes on.
+// RebuildTrees makes the stored event trees of workspaces match their logs: it repairs the tiles
+// that Verify would report. It never changes a root that may have been published. So it refuses a
+// workspace whose log gives another root, and a workspace whose log itself is wrong. Without lost,
+// it also refuses a workspace if no root of one of its trees is stored or cosigned. It calls done
+// with every workspace, one call at a time. While it works on a workspace, nothing is added to the
+// workspace's trees; everything else continues.
 func (r *Replayer) RebuildTrees(ctx context.Context, workspaceID string, lost bool, done func(RebuiltTrees)) error {
 	list, err := r.sizes(ctx, workspaceID)
 	if err != nil {
@@ -101,8 +101,9 @@ func (r *Replayer) RebuildTrees(ctx context.Context, workspaceID string, lost bo
 func (r *Replayer) rebuildTrees(ctx context.Context, workspaceID string, lost bool) (RebuiltTrees, error) {
 	began := time.Now()
 	b := RebuiltTrees{WorkspaceID: workspaceID}
-	err := pg.InTx(ctx, r.cfg.Pool, func(tx pgx.Tx) error {
-		// Between two writes as much of the log is read as fills some tiles, on another connection.
+	err := pg.InTx(ctx, r.cfg.Changes, func(tx pgx.Tx) error {
+		// Between two writes, the transaction is idle while another connection reads enough of the
+		// log to fill some tiles.
 		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = '10min'`); err != nil {
 			return fmt.Errorf("let the transaction wait for the log: %w", err)
 		}
@@ -130,7 +131,7 @@ func (r *Replayer) rebuildTrees(ctx context.Context, workspaceID string, lost bo
 	return b, err
 }
 
-// foldTrees proves the log, and gives it to the trees.
+// foldTrees checks the log and gives it to the trees.
 func (r *Replayer) foldTrees(ctx context.Context, workspaceID string, trees *eventtree.Rebuild) error {
 	var faults logFaults
 	f := r.foldWithoutRows(workspaceID, newLogCheck(workspaceID, nil, faults.add))

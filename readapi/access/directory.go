@@ -10,21 +10,21 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 const (
-	// trustFor is how long after the start of the last successful poll the cache is
-	// trusted: less than the second within which a revoked key must stop working
-	// (docs/contract/decisions.md, "Keys").
+	// trustFor is how long the cache is trusted after the last successful poll began. It is below a
+	// second because a revoked key must stop working within one (docs/contract/decisions.md,
+	// "Keys").
 	trustFor = 900 * time.Millisecond
-	// maxAge of a cached key bounds faults that polls cannot see, such as a database
-	// that was restored to an earlier state.
+	// maxAge limits how long a key is cached. It bounds errors that polls cannot see, such as a
+	// database that was restored to an earlier state.
 	maxAge = 5 * time.Minute
-	// lookUpTimeout is for one query, waiting for a connection included.
+	// lookUpTimeout bounds one query, including the wait for a connection.
 	lookUpTimeout = 2 * time.Second
 )
 
@@ -32,31 +32,32 @@ var errLookUpTimeout = errors.New("the look-up of an API key took too long")
 
 // DirectoryConfig is what a Directory needs.
 type DirectoryConfig struct {
-	Pool   *pgxpool.Pool    // required; Run holds one of its connections
+	Pool   pg.DB            // required; must keep a connection reserved for polls
 	Format Format           // required, from NewFormat
 	Clock  func() time.Time // nil: time.Now
-	Log    *slog.Logger     // gets a line when polls begin to fail and when they work again; nil: no lines
+	Log    *slog.Logger     // gets a line when polls start to fail and when they recover; nil: no lines
 
 	// PollEvery is how often Run asks the database which keys changed, at most
 	// 300 ms; 0: 250 ms.
 	PollEvery time.Duration
 	// MaxKeys bounds how many secrets are cached, about 600 bytes each; 0: 100,000.
 	MaxKeys int
-	// MaxLookUps bounds how many look-ups are under way at once, and so how many
-	// connections of the pool they can take; 0: 8.
+	// MaxLookUps bounds how many look-ups are in flight at once, and so how many connections of the
+	// pool they can take; 0: 8.
 	MaxLookUps int
-	// OnPoll is called after each poll with its error, for metrics and tests. It
-	// must not block; nil: nothing is called.
+	// OnPoll is called after each poll with its error, for metrics and tests. It must not block;
+	// nil: no callback.
 	OnPoll func(error)
 }
 
-// Directory recognises keys. It caches the keys that are in use, and Run asks the
-// database several times a second which keys changed, by a counter whose values become
-// visible in order (table access_revision), so that no change is missed however late
-// it commits. The cache is trusted for 0.9 seconds after the start of the last
-// successful poll; after that, and while Run does not run, every request looks its
-// key up in the database. While nobody asks for keys, every second poll is left out, and
-// a request that comes then looks its key up, too. The methods may be called by any number of goroutines.
+// Directory authenticates keys. It caches the keys in use, and Run asks the database several times
+// a second which keys have changed. Run reads a counter whose values become visible in order (table
+// access_revision), so it misses no change, however late the change commits.
+//
+// The cache is trusted for 0.9 seconds after the last successful poll began. After that, and while
+// Run is not running, every request looks its key up in the database. While no requests arrive, Run
+// skips every second poll; a request that arrives after a skipped poll also looks its key up. Any
+// number of goroutines may call the methods.
 type Directory struct {
 	cfg           DirectoryConfig
 	pollTimeout   time.Duration
@@ -64,15 +65,15 @@ type Directory struct {
 	cache         *cache
 	running       atomic.Bool
 	queries       atomic.Uint64 // look-ups sent to the database
-	asked         atomic.Bool   // for a key, since the last poll
-	leftOut       atomic.Bool   // the last poll was, because nobody had asked: the cache is not asked meanwhile
+	asked         atomic.Bool   // whether a key was asked for since the last poll
+	leftOut       atomic.Bool   // the last poll was skipped because no key was asked for; until the next one, the cache is not used
 
 	// lookUps sends the look-ups of several requests as one query.
 	lookUps *batch.Coalescer[*lookUp]
 	slow    *slowLookUps
 }
 
-// lookUp asks for one secret. The cache does not know it, or cannot be trusted.
+// lookUp asks the database for one secret, which the cache does not hold or cannot be trusted for.
 type lookUp struct {
 	hash  hash
 	entry *entry // nil without an error: there is no such key
@@ -115,23 +116,21 @@ func newDirectory(cfg DirectoryConfig, maxPoll, maxLookUp time.Duration) (*Direc
 		lookUpTimeout: maxLookUp,
 		cache:         newCache(trustFor, maxAge, cfg.MaxKeys),
 	}
-	// Detached: a request whose caller goes does not wait for the others.
+	// Detached: a request whose caller gives up does not wait for the rest of the batch.
 	d.lookUps = batch.New(batch.Config[*lookUp]{Run: d.readEntries, Timeout: maxLookUp, Concurrent: cfg.MaxLookUps, Detached: true})
 	d.slow = &slowLookUps{read: d.readSlowly}
 	return d, nil
 }
 
-// Authenticate returns the key of a full text, "" for none. The Key is shared and must
-// not be changed. Errors: ErrRefused, as a *RefusedError, for a text that is no valid
-// key, for whatever reason; ErrUnavailable if the database is needed and does not
-// answer; ctx's own.
+// Authenticate returns the key with the given full text, "" for none. The Key is shared and must
+// not be changed. Errors: ErrRefused, as a *RefusedError, if text is not a valid key, for whatever
+// reason; ErrUnavailable if the database is needed and does not answer; ctx's own.
 func (d *Directory) Authenticate(ctx context.Context, text string) (*Key, error) {
 	return d.authenticate(ctx, text, d.lookUps.Do)
 }
 
-// AuthenticateSlowly is Authenticate for an address that has sent many refused keys. A
-// look-up takes a tenth of a second longer and shares its query with all others of
-// this kind.
+// AuthenticateSlowly is Authenticate for an address that has sent many refused keys. Its look-ups
+// take a tenth of a second longer and share one query.
 func (d *Directory) AuthenticateSlowly(ctx context.Context, text string) (*Key, error) {
 	return d.authenticate(ctx, text, d.slow.do)
 }
@@ -144,7 +143,7 @@ func (d *Directory) authenticate(ctx context.Context, text string, do func(conte
 	if err != nil {
 		return nil, &RefusedError{Reason: ReasonMalformed}
 	}
-	if !d.asked.Load() { // which is cheaper where it is set already
+	if !d.asked.Load() { // cheaper than a store if it is already set
 		d.asked.Store(true)
 	}
 	h := secret.Hash()
@@ -163,8 +162,8 @@ func (d *Directory) authenticate(ctx context.Context, text string, do func(conte
 	return e.admit(d.cfg.Clock())
 }
 
-// lookUp reads a secret from the database, together with those that other requests
-// look up at the same time. The result is no older than the call.
+// lookUp reads a secret from the database, in one query with the look-ups of other concurrent
+// requests. The result is no older than the call.
 func (d *Directory) lookUp(ctx context.Context, h hash, do func(context.Context, *lookUp) error) (*entry, error) {
 	l := &lookUp{hash: h}
 	limited, cancel := context.WithTimeoutCause(ctx, d.lookUpTimeout, errLookUpTimeout)
@@ -203,37 +202,36 @@ func (d *Directory) readEntries(ctx context.Context, lookUps []*lookUp) {
 	for _, l := range lookUps {
 		l.entry, l.err = found[l.hash], err
 	}
-	// A secret that does not exist is not cached: it has to work as soon as it is
-	// made, and the checksum keeps invented ones from getting this far.
+	// Unknown secrets are not cached: a new key must work as soon as it is made, and the checksum
+	// keeps random texts from getting this far.
 	for h, e := range found {
 		e.readAt = began
 		d.cache.put(h, e, epoch, d.cfg.Clock())
 	}
 }
 
-// Stats is a Directory at a glance, for metrics.
+// Stats describes a Directory, for metrics.
 type Stats struct {
 	Cached  int    // secrets in memory
 	LookUps uint64 // queries so far, polls not counted
 	Fresh   bool   // false: every request looks its key up in the database
 }
 
-// Stats may be called at any time.
+// Stats returns the current statistics. It may be called at any time.
 func (d *Directory) Stats() Stats {
 	return Stats{Cached: d.cache.len(), LookUps: d.queries.Load(), Fresh: d.cache.fresh(d.cfg.Clock())}
 }
 
-// cache holds entries for as long as it is known to be up to date. Its methods may be
-// called by any number of goroutines.
+// cache holds entries while they are known to be up to date. Any number of goroutines may call its
+// methods.
 //
-// It has two generations. Entries are put into the new one; when that is full or too
-// old, it becomes the old one, and the old one is dropped. This bounds the memory and
-// drops keys that are not used any more, without bookkeeping when an entry is read.
+// It has two generations. New entries go into the newer one. When that is full or too old, it
+// becomes the older one, and the previous older one is dropped. This bounds the memory and drops
+// keys that are no longer used, without bookkeeping on reads.
 //
-// No library is used, because putting, forgetting and confirming must each be one step
-// together with the epoch, which takes a lock of our own around any library, and
-// because get, which every request calls, needs only a read lock here: it does not
-// record that an entry was used.
+// It uses no library, for two reasons. Putting, forgetting and confirming must each be atomic with
+// the epoch, so any library would need our own lock around it. And get, which every request calls,
+// needs only a read lock here, because it does not record that an entry was used.
 type cache struct {
 	trustFor time.Duration // after the last confirmation
 	maxAge   time.Duration // of an entry
@@ -250,7 +248,7 @@ func newCache(trustFor, maxAge time.Duration, maxEntries int) *cache {
 	return &cache{trustFor: trustFor, maxAge: maxAge, maxNewer: max(1, maxEntries/2), newer: map[hash]*entry{}}
 }
 
-// get returns what is known for certain about h, or nil.
+// get returns the entry of h if it is known to be up to date; otherwise nil.
 func (c *cache) get(h hash, now time.Time) *entry {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -267,7 +265,7 @@ func (c *cache) get(h hash, now time.Time) *entry {
 	return e
 }
 
-// currentEpoch is for put: it must be read before the entry is read from the
+// currentEpoch returns the epoch to pass to put. Call it before reading the entry from the
 // database.
 func (c *cache) currentEpoch() uint64 {
 	c.mu.RLock()
@@ -275,8 +273,8 @@ func (c *cache) currentEpoch() uint64 {
 	return c.epoch
 }
 
-// put caches e, unless something was forgotten since epoch was read: e could then be
-// what had to be forgotten, read just before it changed.
+// put caches e, unless something was forgotten since epoch was read: e could be the forgotten
+// entry, read just before it changed.
 func (c *cache) put(h hash, e *entry, epoch uint64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -289,10 +287,9 @@ func (c *cache) put(h hash, e *entry, epoch uint64, now time.Time) {
 	c.newer[h] = e
 }
 
-// confirm says that everything in the cache was true at the time at, except what is
-// to be forgotten. If the confirmation before was too long ago, everything is
-// forgotten: after an outage another server may answer, one that lacks the latest
-// changes.
+// confirm records that the cache is correct as of at. It first removes forget, or everything if all
+// is true. It also removes everything if the last confirmation is too old: after an outage, another
+// server may answer that lacks the latest changes.
 func (c *cache) confirm(at time.Time, forget []hash, all bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -338,8 +335,8 @@ func (c *cache) trusted(now time.Time) bool {
 	return !c.confirmedAt.IsZero() && within(c.confirmedAt, now, c.trustFor)
 }
 
-// within reports whether now is less than d after start, and not before it: after a
-// clock was set back, nothing is known about the time that passed.
+// within reports whether now is less than d after start, and not before it: after the clock was set
+// back, the elapsed time is unknown.
 func within(start, now time.Time, d time.Duration) bool {
 	since := now.Sub(start)
 	return 0 <= since && since < d
@@ -348,9 +345,8 @@ func within(start, now time.Time, d time.Duration) bool {
 const (
 	// pollTimeout leaves time for another poll before trustFor ends.
 	pollTimeout = 300 * time.Millisecond
-	// maxForgotten is how many secrets one poll removes from the cache one by one.
-	// After more changes, as by a script that revokes a million keys, the whole
-	// cache is dropped.
+	// maxForgotten is how many secrets one poll removes from the cache one by one. After more
+	// changes, for example by a script that revokes a million keys, the poll drops the whole cache.
 	maxForgotten = 10_000
 )
 
@@ -358,20 +354,17 @@ var errPollTimeout = errors.New("the poll for changed API keys took too long")
 
 // poller is what Run's goroutine remembers between polls.
 type poller struct {
-	conn *pgxpool.Conn // nil: to be acquired
-	seen int64         // revision up to which changes are known; -1: none yet
+	seen int64 // revision up to which changes are known; -1: none yet
 }
 
-// Run keeps the cache up to date until ctx is done, and then returns nil. It holds one
-// connection of the pool, so that requests that wait for connections cannot delay it,
-// and releases it when it returns. The error is for a second Run beside the first.
+// Run keeps the cache up to date until ctx is done, and then returns nil. It returns an error if
+// Run is already running.
 func (d *Directory) Run(ctx context.Context) error {
 	if !d.running.CompareAndSwap(false, true) {
 		return errors.New("access directory: Run is running already")
 	}
 	defer d.running.Store(false)
 	p := &poller{seen: -1}
-	defer p.release()
 	periodic.Run(ctx, d.cfg.PollEvery, &periodic.Outage{
 		Logger:  d.cfg.Log,
 		Failing: "changes of API keys are not seen; every request asks the database until they are",
@@ -380,8 +373,8 @@ func (d *Directory) Run(ctx context.Context) error {
 	return nil
 }
 
-// poll reads which keys changed and removes them from the cache, unless nobody has asked
-// for a key since the last poll: a process without requests is to cost little.
+// poll reads which keys changed and removes them from the cache. It skips every second poll while
+// no key is asked for, so that an idle process costs little.
 func (d *Directory) poll(ctx context.Context, p *poller) (err error) {
 	if !d.asked.Swap(false) && p.seen >= 0 && !d.leftOut.Load() {
 		d.leftOut.Store(true)
@@ -390,22 +383,14 @@ func (d *Directory) poll(ctx context.Context, p *poller) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.pollTimeout, errPollTimeout)
 	defer cancel()
 	defer func() {
-		if err != nil {
-			p.release() // the next poll tries another connection
-			if ctx.Err() != nil {
-				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
-			}
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}()
 	began := d.cfg.Clock()
-	if p.conn == nil {
-		if p.conn, err = d.cfg.Pool.Acquire(ctx); err != nil {
-			return fmt.Errorf("get a connection to poll for changed keys: %w", err)
-		}
-	}
 	const current = `SELECT revision FROM access_revision WHERE workspace_id = '*'`
 	var revision int64
-	if err := p.conn.QueryRow(ctx, current).Scan(&revision); err != nil {
+	if err := d.cfg.Pool.QueryRow(ctx, current).Scan(&revision); err != nil {
 		return fmt.Errorf("read the access revision: %w", err)
 	}
 	// A lower revision than before means that a failover or a restore brought the
@@ -413,7 +398,7 @@ func (d *Directory) poll(ctx context.Context, p *poller) (err error) {
 	all := p.seen < 0 || revision < p.seen
 	var changed []hash
 	if !all && revision > p.seen {
-		if changed, err = readChanged(ctx, p.conn, p.seen); err != nil {
+		if changed, err = readChanged(ctx, d.cfg.Pool, p.seen); err != nil {
 			return err
 		}
 		all = len(changed) > maxForgotten
@@ -428,11 +413,11 @@ func (d *Directory) poll(ctx context.Context, p *poller) (err error) {
 
 // readChanged returns the secrets of the keys that changed after a revision, at most
 // one more than maxForgotten.
-func readChanged(ctx context.Context, conn *pgxpool.Conn, after int64) ([]hash, error) {
+func readChanged(ctx context.Context, pool pg.DB, after int64) ([]hash, error) {
 	const changed = `SELECT s.hash FROM api_key k
 		JOIN api_key_secret s ON s.workspace_id = k.workspace_id AND s.key_id = k.key_id
 		WHERE k.revision > $1 LIMIT $2`
-	rows, err := conn.Query(ctx, changed, after, maxForgotten+1)
+	rows, err := pool.Query(ctx, changed, after, maxForgotten+1)
 	if err != nil {
 		return nil, fmt.Errorf("read changed keys: %w", err)
 	}
@@ -449,20 +434,12 @@ func readChanged(ctx context.Context, conn *pgxpool.Conn, after int64) ([]hash, 
 	return hashes, nil
 }
 
-func (p *poller) release() {
-	if p.conn != nil {
-		p.conn.Release()
-		p.conn = nil
-	}
-}
-
-// BumpRevision makes every instance read the keys of a workspace again within a second
-// of tx's commit. A transaction that changes what a Key shows of its workspace, which
-// is the name, must call it last: all workspaces share the revision row, which stays
-// locked until the transaction ends.
+// BumpRevision makes every instance read the keys of a workspace again within a second of tx's
+// commit. A transaction that changes what a Key contains of its workspace (the name or the move)
+// must call it last: all workspaces share the revision row, which stays locked until the
+// transaction ends.
 func BumpRevision(ctx context.Context, tx pgx.Tx, workspaceID string) error {
-	// The keys are locked first and in order, because Store locks in that order too:
-	// keys, then revision.
+	// Lock the keys first and in order, because Store also locks the keys before the revision.
 	const lock = `SELECT 1 FROM api_key
 		WHERE workspace_id = $1 AND revoked_at IS NULL ORDER BY key_id FOR NO KEY UPDATE`
 	if _, err := tx.Exec(ctx, lock, workspaceID); err != nil {
@@ -479,12 +456,12 @@ func BumpRevision(ctx context.Context, tx pgx.Tx, workspaceID string) error {
 	return nil
 }
 
-// nextRevision takes the next revision and holds the row until tx ends, which is
-// what makes revisions visible in order.
+// nextRevision takes the next revision and locks its row until tx ends, so that revisions become
+// visible in order.
 func nextRevision(ctx context.Context, tx pgx.Tx) (int64, error) {
-	// A process that dies without closing its connection must not stop all others from
-	// changing keys: the server ends a transaction that is idle after these statements,
-	// which make one round trip.
+	// A process that dies without closing its connection must not block all key changes: the
+	// timeout makes the server end the transaction if it idles after these statements. Both take
+	// one round trip.
 	const (
 		limit = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true)`
 		next  = `UPDATE access_revision SET revision = revision + 1 WHERE workspace_id = '*' RETURNING revision`
@@ -501,13 +478,13 @@ func nextRevision(ctx context.Context, tx pgx.Tx) (int64, error) {
 	return revision, nil
 }
 
-// slowEvery is how long a look-up for a slowed-down address waits for others of its kind.
+// slowEvery is how long a look-up for a slowed-down address waits for more such look-ups.
 const slowEvery = 100 * time.Millisecond
 
-// slowLookUps are the look-ups for addresses that send refused keys. They are collected
-// for a while and then read in one query, one query at a time: however many invented keys
-// come from however many addresses, they cost the database ten queries a second, and
-// a valid key that comes from such an address is found all the same.
+// slowLookUps batches the look-ups for addresses that send refused keys. It collects them for
+// slowEvery and runs one query at a time. So invented keys cost the database at most ten queries a
+// second, however many arrive from however many addresses, and a valid key from such an address is
+// still found.
 type slowLookUps struct {
 	read func([]*lookUp)
 
@@ -521,8 +498,7 @@ type slowBatch struct {
 	done    chan struct{} // closed when they have their results
 }
 
-// do waits until the look-up has its result. After an error, which is that of ctx, the
-// look-up may still be in use.
+// do waits until l has its result. The only error is ctx's; after it, l may still be in use.
 func (s *slowLookUps) do(ctx context.Context, l *lookUp) error {
 	s.mu.Lock()
 	if s.next == nil {
@@ -540,7 +516,7 @@ func (s *slowLookUps) do(ctx context.Context, l *lookUp) error {
 	}
 }
 
-// readNext reads what has been collected by now.
+// readNext reads the look-ups collected so far.
 func (s *slowLookUps) readNext() {
 	s.reading.Lock()
 	defer s.reading.Unlock()

@@ -34,7 +34,6 @@ func (b *bundle) directoryWithin(t *testing.T, timeout time.Duration, change ...
 		f(&cfg)
 	}
 	w := &watched{testkit.Must(newDirectory(cfg, timeout, timeout))(t), &poller{seen: -1}}
-	t.Cleanup(w.poller.release)
 	return w
 }
 

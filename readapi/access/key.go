@@ -15,9 +15,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Limits and defaults of keys.
@@ -35,12 +35,12 @@ const (
 	maxNameLength = 100
 )
 
-// Key is what a request may do, and for which workspace. Many requests share the Key
-// that a Directory returns, so it must not be changed.
+// Key says what a request may do and in which workspace. Many requests share the Key that a
+// Directory returns, so it must not be changed.
 type Key struct {
 	ID            string // "key_" and a UUIDv7; the same before and after a rotation
 	WorkspaceID   string
-	WorkspaceName string // at most a second old, if those that change it call BumpRevision
+	WorkspaceName string // at most a second old if the code that changes it calls BumpRevision
 	Name          string
 	Prefix        string // public part of the secret in use: brand, underscore, 8 characters
 	Permissions   Permissions
@@ -48,15 +48,15 @@ type Key struct {
 	CreatedAt     time.Time // UTC, whole microseconds
 	ExpiresAt     time.Time // refused from then on; zero: never
 
-	Move *Move // of the workspace, in keys of a Directory; nil: it was always here
+	Move *Move // the workspace's move, set by a Directory only; nil: it was never moved
 }
 
-// Move is what is known of a workspace that was moved between databases.
+// Move describes a workspace that was moved between databases.
 type Move struct {
 	Away bool   // another database has the workspace
 	To   string // the address of the API there; empty: not known
-	// CursorKeys are those under which cursors of the workspace were sealed where it came
-	// from, 32 bytes each.
+	// CursorKeys are the keys, 32 bytes each, that sealed the workspace's cursors in the database
+	// it came from.
 	CursorKeys [][]byte
 }
 
@@ -70,12 +70,11 @@ const (
 	Revoked State = "revoked"
 )
 
-// Record is a key with what its managers see beside it. Its Prefix is that of the
-// newest secret.
+// Record is a key with the details that its managers see. Its Prefix belongs to the newest secret.
 type Record struct {
 	Key
 	RevokedAt  time.Time // zero: it was not revoked
-	LastUsedAt time.Time // when a request last passed with it, to the minute; zero: never
+	LastUsedAt time.Time // when a request with it was last accepted, to the minute; zero: never
 	Replaced   []ReplacedSecret
 }
 
@@ -106,7 +105,7 @@ type NewKey struct {
 	RateLimit   int       // requests a minute, 1 to MaxRateLimit; 0: DefaultRateLimit
 }
 
-// validate returns every mistake at once, each an *InvalidError.
+// validate reports all mistakes at once, each as an *InvalidError.
 func (n *NewKey) validate(now time.Time) error {
 	var errs []error
 	errs = append(errs, CheckName(n.Name), n.Permissions.validate())
@@ -148,7 +147,7 @@ func validateRateLimit(perMinute int) error {
 	return nil
 }
 
-// InvalidError is a wrong input to this package; its text is for the user.
+// InvalidError reports invalid input to this package. Its text is for the user.
 type InvalidError struct {
 	Field   string // "name", "scopes", "expires", "rate-limit" or "overlap"
 	Problem string
@@ -156,7 +155,7 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Problem }
 
-// UnknownKeyError means that a key does not exist, or not in that workspace.
+// UnknownKeyError means that the key does not exist in the workspace.
 type UnknownKeyError struct{ KeyID string }
 
 func (e *UnknownKeyError) Error() string { return fmt.Sprintf("there is no key %q", e.KeyID) }
@@ -172,7 +171,7 @@ func (e *NotLiveError) Error() string {
 	return fmt.Sprintf("the key %q is %s; make a new one", e.KeyID, e.State)
 }
 
-// TooManyKeysError means that a workspace has MaxLiveKeys live keys already.
+// TooManyKeysError means that a workspace already has MaxLiveKeys live keys.
 type TooManyKeysError struct{ WorkspaceID string }
 
 func (e *TooManyKeysError) Error() string {
@@ -207,9 +206,8 @@ func (e *entry) admit(now time.Time) (*Key, error) {
 	return nil, &RefusedError{Reason: reason, Prefix: e.key.Prefix, KeyID: e.key.ID, WorkspaceID: e.key.WorkspaceID}
 }
 
-// readEntries reads secrets from the database; those that do not exist are not in the
-// result.
-func readEntries(ctx context.Context, pool *pgxpool.Pool, hashes []hash) (map[hash]*entry, error) {
+// readEntries reads secrets from the database. The result omits hashes that do not exist.
+func readEntries(ctx context.Context, pool pg.DB, hashes []hash) (map[hash]*entry, error) {
 	const find = `SELECT s.hash, k.key_id, k.workspace_id, w.name, k.name, s.prefix, k.permissions, k.rate_limit_per_minute,
 			k.created_at, k.expires_at, k.revoked_at IS NOT NULL, s.ended, s.ends_at,
 			coalesce(w.move = 'moved', false), coalesce(w.moved_to, ''),
@@ -256,13 +254,11 @@ func readEntries(ctx context.Context, pool *pgxpool.Pool, hashes []hash) (map[ha
 	return found, nil
 }
 
-// ErrRefused means that a request has no valid key: 401. Every refusal of a
-// Directory matches it, and to the caller of the API all look the same
-// (docs/contract/decisions.md, "Requests", 4).
+// ErrRefused means that a request has no valid key: 401. Every refusal by a Directory matches it,
+// and API callers cannot tell refusals apart (docs/contract/decisions.md, "Requests", 4).
 var ErrRefused = errors.New("the API key is refused")
 
-// ErrUnavailable means that the database does not answer, so that it is unknown whether
-// a key is valid: 503.
+// ErrUnavailable means that the database does not answer, so a key cannot be checked: 503.
 var ErrUnavailable = errors.New("API keys cannot be checked now")
 
 // Reason is why a key was refused, for logs and metrics only.
@@ -278,7 +274,7 @@ const (
 	ReasonExpired   Reason = "expired"
 )
 
-// RefusedError is a refusal with what logs may hold of it. It matches ErrRefused.
+// RefusedError is a refusal with the details that logs may contain. It matches ErrRefused.
 type RefusedError struct {
 	Reason      Reason
 	Prefix      string // public part of what was sent; empty if missing or malformed
@@ -291,28 +287,28 @@ func (e *RefusedError) Error() string { return ErrRefused.Error() + ": " + strin
 // Unwrap makes errors.Is(err, ErrRefused) true.
 func (e *RefusedError) Unwrap() error { return ErrRefused }
 
-// errMalformed means that a text is not a key: it has another form, or its
-// checksum is wrong, as after a mistyped character. The error does not say which.
+// errMalformed means that a text is not a key: its form or its checksum is wrong, for example after
+// a typing mistake. The error does not say which.
 var errMalformed = errors.New("the text is not an API key")
 
 const (
 	digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 	prefixLength   = 8
-	secretLength   = 32 // 190 bits, made; longer ones are read
+	secretLength   = 32 // 190 bits in new keys; longer secrets are accepted
 	checksumLength = 6  // 62^6 > 2^32, so a CRC-32 fits
 	maxKeyLength   = 256
 	hidden         = "[redacted]"
 )
 
-// Format is how the keys of one brand are written (docs/contract/decisions.md, "Keys"):
+// Format defines how the keys of one brand are written (docs/contract/decisions.md, "Keys"):
 //
 //	<brand lower-case>_<8 characters prefix>_<32 or more characters secret><6 characters checksum>
 //
-// all but the brand in base62 (0-9, A-Z, a-z). The checksum is the CRC-32 (IEEE)
-// of everything before it, in base62, highest digit first. It finds every mistyped
-// character; it proves nothing, because anybody can compute it. A Format comes from
-// NewFormat and may be used by any number of goroutines.
+// All parts except the brand are base62 (0-9, A-Z, a-z). The checksum is the CRC-32 (IEEE) of
+// everything before it, in base62, highest digit first. It catches every mistyped character but
+// proves nothing, because anybody can compute it. A Format comes from NewFormat and may be used by
+// any number of goroutines.
 type Format struct {
 	brand  string
 	anyKey *regexp.Regexp
@@ -322,10 +318,9 @@ type Format struct {
 // matter.
 func NewFormat(name brand.Brand) Format {
 	prefix := name.KeyPrefix()
-	// Redaction finds more than parse accepts: the brand in any case, and underscores as
-	// a URL may encode them.
+	// Redaction finds more than parse accepts: the brand in any case, and URL-encoded underscores.
 	const underscore = `(?:_|%5[Ff])`
-	// What follows without a gap is redacted too: it may be the next key.
+	// Redact what follows without a gap too: it may be the next key.
 	pattern := fmt.Sprintf(`((?i:%s)%s[0-9A-Za-z]{%d}%s)[0-9A-Za-z]{%d}(?:[0-9A-Za-z_-]|%%5[Ff])*`,
 		regexp.QuoteMeta(prefix), underscore, prefixLength, underscore, secretLength+checksumLength)
 	return Format{brand: prefix, anyKey: regexp.MustCompile(pattern)}
@@ -351,7 +346,8 @@ func (f Format) parse(text string) (Secret, error) {
 	return f.secretOf(text), nil
 }
 
-// cut returns what the checksum is of, if text has the form of a key.
+// cut returns the part of text that the checksum covers. ok is false if text does not have the form
+// of a key.
 func (f Format) cut(text string) (body string, ok bool) {
 	if len(text) > maxKeyLength {
 		return "", false
@@ -366,16 +362,15 @@ func (f Format) cut(text string) (body string, ok bool) {
 	return text[:len(text)-checksumLength], true
 }
 
-// LooksLikeKey reports whether a part of text has the form of a key, whether or not the
-// checksum is right. It is for refusing keys in URLs (docs/contract/decisions.md,
-// "Requests", 2): pass it decoded query values and path segments.
+// LooksLikeKey reports whether text contains something in the form of a key, even with a wrong
+// checksum. Use it to refuse keys in URLs (docs/contract/decisions.md, "Requests", 2): pass it
+// decoded query values and path segments.
 func (f Format) LooksLikeKey(text string) bool {
 	return f.mayHoldKey(text) && f.anyKey.MatchString(text)
 }
 
-// Redact replaces the secret of everything in text that has the form of a key by
-// "[redacted]". Brand and public prefix stay, so that a log still says which key it
-// was.
+// Redact replaces the secret of every key in text with "[redacted]". The brand and the public
+// prefix stay, so that a log still says which key it was.
 func (f Format) Redact(text string) string {
 	if !f.mayHoldKey(text) {
 		return text
@@ -383,8 +378,8 @@ func (f Format) Redact(text string) string {
 	return f.anyKey.ReplaceAllString(text, "${1}"+hidden)
 }
 
-// mayHoldKey rules out texts that are shorter than a key, which nearly all are, without
-// the regular expression. The zero Format finds nothing.
+// mayHoldKey spares the regular expression for texts that are shorter than a key, as nearly all
+// are. The zero Format finds nothing.
 func (f Format) mayHoldKey(text string) bool {
 	return f.anyKey != nil && len(text) >= len(f.brand)+1+prefixLength+1+secretLength+checksumLength
 }
@@ -429,8 +424,8 @@ func checksum(body string) string {
 	return string(out[:])
 }
 
-// fillBase62 makes every digit equally likely: it drops bytes of 248 and more, because
-// 248 is the highest multiple of 62 in a byte.
+// fillBase62 fills dst with equally likely digits. It drops bytes of 248 and more, because 248 is
+// the highest multiple of 62 in a byte.
 func fillBase62(dst []byte, random io.Reader) error {
 	buf := make([]byte, len(dst)+len(dst)/4)
 	for filled := 0; filled < len(dst); {

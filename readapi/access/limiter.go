@@ -18,25 +18,26 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // LimiterConfig is what a Limiter needs.
 type LimiterConfig struct {
-	Pool  *pgxpool.Pool    // required; Run holds one of its connections
+	Pool  pg.DB            // required; must keep a connection reserved for exchanges
 	Clock func() time.Time // nil: time.Now
-	Log   *slog.Logger     // gets a line when exchanges begin to fail and when they work again; nil: no lines
+	Log   *slog.Logger     // gets a line when exchanges start to fail and when they recover; nil: no lines
 
 	// ExchangeEvery is how often Run exchanges counts with the other instances,
 	// at most a second; 0: half a second. Two instances are at most twice this
 	// behind each other.
 	ExchangeEvery time.Duration
-	// OnExchange is called after each exchange with its error, for metrics and
-	// tests. It must not block; nil: nothing is called.
+	// OnExchange is called after each exchange with its error, for metrics and tests. It must not
+	// block; nil: no callback.
 	OnExchange func(error)
 }
 
-// Limiter counts the requests of keys and the refused keys of addresses. Its
-// methods may be called by any number of goroutines.
+// Limiter counts the requests of each key and the refused keys from each address. Any number of
+// goroutines may call its methods.
 type Limiter struct {
 	cfg       LimiterConfig
 	keys      *keyCounts
@@ -74,15 +75,15 @@ func (l *Limiter) Take(key *Key) Allowance {
 	return allowance(key.RateLimit, total, ok, now)
 }
 
-// Left returns what a key has left, without counting.
+// Left returns a key's allowance without counting a request.
 func (l *Limiter) Left(key *Key) Allowance {
 	now := l.cfg.Clock()
 	total := l.keys.total(minuteOf(now), key)
 	return allowance(key.RateLimit, total, total <= int64(key.RateLimit), now)
 }
 
-// Refuse counts one refused key of an address. It is not OK if the address had sent
-// more than RefusedKeysPerMinute of them before; the 22nd is the first to be not OK
+// Refuse counts one refused key from an address. The allowance is not OK if the address had already
+// sent more than RefusedKeysPerMinute of them in this minute; the 22nd is the first that is not OK
 // (docs/contract/decisions.md, "Requests", 3: the slow-down is checked before the key).
 func (l *Limiter) Refuse(address netip.Addr) Allowance {
 	now := l.cfg.Clock()
@@ -92,7 +93,7 @@ func (l *Limiter) Refuse(address netip.Addr) Allowance {
 	return a
 }
 
-// Refusals returns what an address has left, without counting.
+// Refusals returns an address's allowance without counting a refused key.
 func (l *Limiter) Refusals(address netip.Addr) Allowance {
 	now := l.cfg.Clock()
 	total := l.addresses.total(minuteOf(now), address)
@@ -106,34 +107,33 @@ const RefusedKeysPerMinute = 20
 // Allowance is what a key or an address has left in the current clock minute.
 type Allowance struct {
 	Limit     int // allowed in a clock minute
-	Remaining int // left of it, from 0
+	Remaining int // left in this minute, never negative
 	Reset     int // whole seconds until the minute ends, 1 to 60
 	OK        bool
 
-	// FirstRefused: not OK for the first time in this minute, on this instance. For
-	// addresses only.
+	// FirstRefused says that this is the first allowance in this minute, on this instance, that is
+	// not OK. It is set for addresses only.
 	FirstRefused bool
 }
 
-// minuteOf numbers clock minutes.
+// minuteOf returns the number of the clock minute, counted since 1970.
 func minuteOf(now time.Time) int64 { return now.Unix() / 60 }
 
-// allowance is what remains of a limit after count; ok is whether the request was
-// within it.
+// allowance returns what remains of limit after count requests. ok is whether the request was
+// within the limit.
 func allowance(limit int, count int64, ok bool, now time.Time) Allowance {
 	return Allowance{Limit: limit, Remaining: int(max(0, int64(limit)-count)), Reset: secondsLeft(now), OK: ok}
 }
 
-// secondsLeft rounds up, so that a caller that waits that long is in the next
-// minute.
+// secondsLeft returns the seconds until the clock minute ends. It rounds up, so that a caller who
+// waits that long is in the next minute.
 func secondsLeft(now time.Time) int {
 	end := time.Unix((minuteOf(now)+1)*60, 0)
 	return max(1, int((end.Sub(now)+time.Second-1)/time.Second))
 }
 
-// count is what is known of one key or address in one clock minute. A request
-// counted here is first pending, then in flight while an exchange adds it to the
-// table, and then part of shared.
+// count holds the requests of one key or address in one clock minute. A request counted here is
+// first pending, then in flight while an exchange adds it to the table, and then part of shared.
 type count struct {
 	shared   int64 // of all instances, as last read from the table
 	inFlight int64 // ours, being added to the table
@@ -151,7 +151,7 @@ func (c *count) take(limit int64) bool {
 	return true
 }
 
-// takePending puts what is pending in flight and returns how much that is.
+// takePending moves the pending count to in flight and returns it.
 func (c *count) takePending() int64 {
 	n := c.pending
 	c.inFlight += n
@@ -159,21 +159,20 @@ func (c *count) takePending() int64 {
 	return n
 }
 
-// added notes that n was added to the table, or may have been: if it was lost on
-// the way it still counts here.
+// added records that the table includes n, or may include it. If the write was lost, this instance
+// still counts n.
 func (c *count) added(n int64) {
 	c.inFlight -= n
 	c.shared += n
 }
 
-// notAdded notes that n was certainly not added to the table, so that the next
-// exchange adds it.
+// notAdded records that the table certainly lacks n, so that the next exchange adds it.
 func (c *count) notAdded(n int64) {
 	c.inFlight -= n
 	c.pending += n
 }
 
-// setShared takes over the table's count, which never falls within a minute.
+// setShared takes the table's count, which never falls within a minute.
 func (c *count) setShared(total int64) { c.shared = max(c.shared, total) }
 
 // delta is what an exchange adds to the count of one key or address in the table.
@@ -183,14 +182,14 @@ type delta struct {
 	minute, n   int64
 }
 
-// noWorkspace stands for the workspace in counts of addresses, which belong to none.
-// No workspace can have this id.
+// noWorkspace is the workspace id in counts of addresses, which belong to no workspace. No real
+// workspace can have this id.
 const noWorkspace = "*"
 
 const (
 	exchangeTimeout = time.Second
-	// exchangeOverlap is for rows that were changed before the last exchange and
-	// committed after it.
+	// exchangeOverlap is how far each read reaches back before the previous one. It finds rows that
+	// were changed before that read and committed after it.
 	exchangeOverlap = 3 * time.Second
 	// sweepMinutes is how long a count stays in the table after its minute.
 	sweepMinutes = 2
@@ -200,21 +199,18 @@ var errExchangeTimeout = errors.New("the exchange of request counts took too lon
 
 // exchangeState is what Run's goroutine remembers between exchanges.
 type exchangeState struct {
-	conn  *pgxpool.Conn // nil: to be acquired
-	read  time.Time     // database time up to which changes were read
-	swept int64         // minute of the last sweep
+	read  time.Time // database time up to which changes were read
+	swept int64     // minute of the last sweep
 }
 
-// Run exchanges counts with the other instances until ctx is done, and then returns
-// nil. It holds one connection of the pool, so that requests that wait for
-// connections cannot delay it. The error is for a second Run beside the first.
+// Run exchanges counts with the other instances until ctx is done, and then returns nil. It returns
+// an error if Run is already running.
 func (l *Limiter) Run(ctx context.Context) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return errors.New("rate limiter: Run is running already")
 	}
 	defer l.running.Store(false)
 	s := &exchangeState{}
-	defer s.release()
 	periodic.Run(ctx, l.cfg.ExchangeEvery, &periodic.Outage{
 		Logger:  l.cfg.Log,
 		Failing: "request counts are not exchanged; each instance counts alone until they are",
@@ -223,30 +219,27 @@ func (l *Limiter) Run(ctx context.Context) error {
 	return nil
 }
 
-// exchange adds what was counted here to the table and reads what others added.
+// exchange adds this instance's counts to the table and reads those of the others.
 func (l *Limiter) exchange(ctx context.Context, s *exchangeState) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, exchangeTimeout, errExchangeTimeout)
 	defer cancel()
 	defer func() {
-		if err != nil {
-			s.release()
-			if ctx.Err() != nil {
-				err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
-			}
+		if err != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}()
-	if s.conn == nil {
-		if s.conn, err = l.cfg.Pool.Acquire(ctx); err != nil {
-			return fmt.Errorf("get a connection to exchange request counts: %w", err)
-		}
+	conn, err := l.cfg.Pool.Acquire(ctx) // first, because counts that are taken must be sent
+	if err != nil {
+		return fmt.Errorf("get a connection to exchange request counts: %w", err)
 	}
+	defer conn.Release()
 	minute := minuteOf(l.cfg.Clock())
 	deltas := l.addresses.appendPending(minute, l.keys.appendPending(nil))
 	// Every instance locks the rows in this order, so that no two deadlock.
 	slices.SortFunc(deltas, func(a, b delta) int {
 		return cmp.Or(cmp.Compare(a.workspaceID, b.workspaceID), cmp.Compare(a.subject, b.subject))
 	})
-	err = addToTable(ctx, s.conn, deltas)
+	err = addToTable(ctx, conn, deltas)
 	notAdded := err != nil && pgconn.SafeToRetry(err)
 	for _, d := range deltas {
 		l.update(d.workspaceID, d.subject, d.minute, false, func(c *count) {
@@ -260,12 +253,12 @@ func (l *Limiter) exchange(ctx context.Context, s *exchangeState) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := l.readTable(ctx, s, minute); err != nil {
+	if err := l.readTable(ctx, conn, s, minute); err != nil {
 		return err
 	}
 	if s.swept != minute {
 		const sweep = `DELETE FROM rate_count WHERE minute < $1`
-		if _, err := s.conn.Exec(ctx, sweep, minute-sweepMinutes); err != nil {
+		if _, err := conn.Exec(ctx, sweep, minute-sweepMinutes); err != nil {
 			return fmt.Errorf("sweep old request counts: %w", err)
 		}
 		s.swept = minute
@@ -286,8 +279,7 @@ func addToTable(ctx context.Context, conn *pgxpool.Conn, deltas []delta) error {
 	for i, d := range deltas {
 		workspaces[i], subjects[i], minutes[i], counts[i] = d.workspaceID, d.subject, d.minute, d.n
 	}
-	// A count of an earlier minute, from an instance whose clock is behind, is
-	// left out.
+	// Skip counts of an earlier minute, which come from an instance whose clock is behind.
 	const add = `
 		INSERT INTO rate_count AS r (workspace_id, subject, minute, taken, changed_at)
 		SELECT t.w, t.s, t.m, t.n, clock_timestamp()
@@ -302,13 +294,13 @@ func addToTable(ctx context.Context, conn *pgxpool.Conn, deltas []delta) error {
 	return nil
 }
 
-// readTable takes over the counts that changed since the last exchange.
-func (l *Limiter) readTable(ctx context.Context, s *exchangeState, minute int64) error {
+// readTable reads the counts that changed since the last exchange.
+func (l *Limiter) readTable(ctx context.Context, conn *pgxpool.Conn, s *exchangeState, minute int64) error {
 	const changed = `
 		SELECT workspace_id, subject, taken, clock_timestamp() FROM rate_count WHERE minute = $1 AND changed_at > $2
 		UNION ALL
 		SELECT '', '', 0, clock_timestamp()`
-	rows, err := s.conn.Query(ctx, changed, minute, s.read.Add(-exchangeOverlap))
+	rows, err := conn.Query(ctx, changed, minute, s.read.Add(-exchangeOverlap))
 	if err != nil {
 		return fmt.Errorf("read request counts: %w", err)
 	}
@@ -330,7 +322,7 @@ func (l *Limiter) readTable(ctx context.Context, s *exchangeState, minute int64)
 	return nil
 }
 
-// update changes what is counted here of a row of the table.
+// update applies change to the local count for a row of the table.
 func (l *Limiter) update(workspaceID, subject string, minute int64, create bool, change func(*count)) {
 	if workspaceID != noWorkspace {
 		l.keys.update(minute, workspaceID, subject, create, change)
@@ -341,19 +333,11 @@ func (l *Limiter) update(workspaceID, subject string, minute int64, create bool,
 	}
 }
 
-func (s *exchangeState) release() {
-	if s.conn != nil {
-		s.conn.Release()
-		s.conn = nil
-	}
-}
-
-// addressCounts counts refused keys by address in a table of a fixed size, so that
-// a flood of addresses does not make the process grow. An address has one of the
-// eight slots of a bucket; when all are taken, it replaces the address with the
-// fewest refused keys. This errs in the callers' favour: callers that keep changing
-// their address cannot be told apart anyway, and an address that goes on sending
-// refused keys keeps its slot.
+// addressCounts counts refused keys by address in a table of a fixed size, so that a flood of
+// addresses does not make the process grow. An address takes one of the eight slots of a bucket;
+// when all are taken, it replaces the address with the fewest refused keys. This errs in the
+// callers' favour: callers who keep changing their address cannot be told apart anyway, and an
+// address that keeps sending refused keys keeps its slot.
 type addressCounts struct {
 	seed    maphash.Seed
 	buckets []addressBucket
@@ -373,7 +357,7 @@ type addressBucket struct {
 type addressSlot struct {
 	network [16]byte
 	minute  int64 // the slot is free in all other minutes
-	refused bool  // a take was not ok
+	refused bool  // a take has failed
 	count
 }
 
@@ -381,8 +365,8 @@ func newAddressCounts() *addressCounts {
 	return &addressCounts{seed: maphash.MakeSeed(), buckets: make([]addressBucket, addressSlots/bucketSlots)}
 }
 
-// networkOf is what counts as one address: an IPv4 address, or an IPv6 network of
-// 64 bits, because that is what one caller usually has to itself.
+// networkOf returns what counts as one address: an IPv4 address, or an IPv6 /64 network, which
+// usually belongs to one caller.
 func networkOf(address netip.Addr) [16]byte {
 	address = address.Unmap()
 	if !address.Is6() {
@@ -396,7 +380,7 @@ func networkOf(address netip.Addr) [16]byte {
 	return network
 }
 
-// formatNetwork writes a network as the table rate_count holds it.
+// formatNetwork formats a network as the table rate_count stores it.
 func formatNetwork(network [16]byte) string { return netip.AddrFrom16(network).Unmap().String() }
 
 // parseNetwork is the reverse of formatNetwork.
@@ -422,9 +406,8 @@ func (b *addressBucket) find(minute int64, network [16]byte) *addressSlot {
 	return nil
 }
 
-// findOrReplace returns the slot of a network in a minute; if it has none it gets
-// a free one, or that of the network with the fewest refused keys. The caller
-// holds mu.
+// findOrReplace returns the slot of a network in a minute. A network without a slot gets a free
+// one, or replaces the network with the fewest refused keys. The caller holds mu.
 func (b *addressBucket) findOrReplace(minute int64, network [16]byte) *addressSlot {
 	if s := b.find(minute, network); s != nil {
 		return s
@@ -444,8 +427,8 @@ func (b *addressBucket) findOrReplace(minute int64, network [16]byte) *addressSl
 	return victim
 }
 
-// take counts one refused key unless limit is reached; first: that is so for the first
-// time.
+// take counts one refused key unless limit is reached. first is true the first time that the limit
+// refuses this network in the minute.
 func (a *addressCounts) take(minute int64, address netip.Addr, limit int64) (total int64, ok, first bool) {
 	network := networkOf(address)
 	b := a.bucket(network)
@@ -469,11 +452,11 @@ func (a *addressCounts) total(minute int64, address netip.Addr) int64 {
 	return 0
 }
 
-// maxSharedAddresses is how many addresses one exchange adds to the table: those
-// with the most refused keys.
+// maxSharedAddresses is the most addresses that one exchange adds to the table. Those with the most
+// refused keys go first.
 const maxSharedAddresses = 2000
 
-// appendPending takes what is pending of the addresses with the most refused keys.
+// appendPending moves the pending counts of the addresses with the most refused keys to deltas.
 func (a *addressCounts) appendPending(minute int64, deltas []delta) []delta {
 	type busy struct {
 		network [16]byte
@@ -543,9 +526,9 @@ func (k *keyCounts) shard(keyID string) *keyShard {
 	return &k.shards[maphash.String(k.seed, keyID)%uint64(len(k.shards))]
 }
 
-// at returns the count of a key in a minute and creates it if it does not exist. A
-// minute before the shard's counts as the shard's: the clock was set back. The
-// caller holds mu.
+// at returns the count of a key in a minute and creates it if it does not exist. If minute is
+// before the shard's, because the clock was set back, the shard's minute applies. The caller holds
+// mu.
 func (s *keyShard) at(minute int64, workspaceID, keyID string) *keyCount {
 	if minute > s.minute || s.counts == nil {
 		s.minute, s.counts = minute, map[string]*keyCount{}
@@ -567,7 +550,7 @@ func (k *keyCounts) take(minute int64, key *Key) (total int64, ok bool) {
 	return c.total(), ok
 }
 
-// total is the count of a key in a minute, without counting.
+// total returns the count of a key in a minute without adding to it.
 func (k *keyCounts) total(minute int64, key *Key) int64 {
 	s := k.shard(key.ID)
 	s.mu.Lock()
@@ -579,7 +562,7 @@ func (k *keyCounts) total(minute int64, key *Key) int64 {
 	return c.total()
 }
 
-// appendPending takes what is pending of every key.
+// appendPending moves the pending counts of all keys to deltas.
 func (k *keyCounts) appendPending(deltas []delta) []delta {
 	for i := range k.shards {
 		s := &k.shards[i]
@@ -594,8 +577,8 @@ func (k *keyCounts) appendPending(deltas []delta) []delta {
 	return deltas
 }
 
-// update changes the count of a key in a minute. A key that was not seen here gets
-// a count if create is true; a count of another minute is left alone.
+// update changes the count of a key in a minute. A key without a count gets one if create is true.
+// Counts of another minute stay unchanged.
 func (k *keyCounts) update(minute int64, workspaceID, keyID string, create bool, change func(*count)) {
 	s := k.shard(keyID)
 	s.mu.Lock()

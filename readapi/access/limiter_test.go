@@ -15,7 +15,7 @@ import (
 
 // limitBundle is a database and the clock of the limiters that share it.
 type limitBundle struct {
-	pool  *pgxpool.Pool
+	pool  testkit.DB
 	clock *testkit.Clock
 }
 

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -20,7 +18,7 @@ var start = time.Date(2026, 10, 2, 9, 15, 30, 123456000, time.UTC)
 
 // bundle is a database with what makes and reads keys in it.
 type bundle struct {
-	pool   *pgxpool.Pool
+	pool   testkit.DB
 	clock  *testkit.Clock
 	format Format
 	store  *Store

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -51,7 +52,7 @@ func (n *network) set(away bool) {
 }
 
 // pool is a pool to the database of b whose connections go through n.
-func (n *network) pool(t *testing.T, b *bundle) *pgxpool.Pool {
+func (n *network) pool(t *testing.T, b *bundle) testkit.DB {
 	t.Helper()
 	cfg := b.pool.Config()
 	cfg.ConnConfig.DialFunc = n.dial
@@ -199,18 +200,17 @@ func TestRunThroughAnOutage(t *testing.T) {
 func TestPollsHaveTheirOwnConnection(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	d := b.directory(t)
+	pool := testkit.Must(pg.Open(t.Context(), b.pool.Config().ConnString(), pg.Options{MaxConns: 3}))(t)
+	t.Cleanup(pool.Close)
+	d := b.directory(t, func(cfg *DirectoryConfig) { cfg.Pool = pool.NewShare(pg.ShareOptions{Least: 1, Most: 1}) })
 	d.mustPoll(t)
-	for range b.pool.Config().MaxConns - 1 {
-		conn, err := b.pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+	for range 2 {
+		conn := testkit.Must(pool.Acquire(t.Context()))(t)
 		t.Cleanup(conn.Release)
 	}
 	d.mustPoll(t)
-	if got := b.pool.Stat(); got.AcquiredConns() != got.MaxConns() {
-		t.Errorf("%d of %d connections are taken", got.AcquiredConns(), got.MaxConns())
+	if got := pool.Use(); got.Used != 2 {
+		t.Errorf("%d connections are taken beside that of polls", got.Used)
 	}
 }
 

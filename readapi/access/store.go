@@ -10,28 +10,28 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // StoreConfig is what a Store needs.
 type StoreConfig struct {
-	Pool   *pgxpool.Pool    // required
+	Pool   pg.DB            // required
 	Format Format           // required, from NewFormat
 	Clock  func() time.Time // nil: time.Now
 	Random io.Reader        // source of secrets and ids; nil: crypto/rand.Reader
 }
 
-// Store makes and changes keys. Its methods may be called by any number of goroutines
-// and processes. Each is one transaction, which is committed when the method returns
-// without an error, with a line in the audit trail about the change. Errors that a
-// method's comment does not name come from the database.
+// Store creates and changes keys. Any number of goroutines and processes may call its methods. Each
+// change runs in one transaction, which also adds a line to the audit trail and is committed when
+// the method returns without an error. Errors that a method's comment does not name come from the
+// database.
 type Store struct {
-	pool   *pgxpool.Pool
+	pool   pg.DB
 	format Format
 	clock  func() time.Time
 	random io.Reader
@@ -52,13 +52,13 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 	return s, nil
 }
 
-// now is the time of a transaction, to the microsecond as the database stores it.
+// now returns the time for a transaction, in UTC and to the microsecond that the database stores.
 func (s *Store) now() time.Time {
 	return s.clock().UTC().Truncate(time.Microsecond)
 }
 
-// Create makes a key. Its secret is returned here and never again. It works on
-// every instance as soon as Create returns. Errors: *InvalidError, several joined;
+// Create makes a key and returns its secret, which cannot be read again. The key works on every
+// instance as soon as Create returns. Errors: one or more joined *InvalidError;
 // *domain.UnknownWorkspaceError; *TooManyKeysError.
 func (s *Store) Create(ctx context.Context, n NewKey) (*Record, Secret, error) {
 	now := s.now()
@@ -107,8 +107,8 @@ func addToAudit(ctx context.Context, tx pgx.Tx, at time.Time, action audit.Actio
 	return audit.Add(ctx, tx, at, audit.Change{WorkspaceID: r.WorkspaceID, Action: action, ObjectID: r.ID, ObjectName: r.Name, Detail: detail})
 }
 
-// insertKey locks the workspace, so that two transactions that make its hundredth key
-// at the same time count one after the other, and fills in the workspace's name.
+// insertKey inserts a key with its secret and fills in the workspace's name. It locks the workspace
+// first, so that two concurrent transactions cannot both make its hundredth key.
 func insertKey(ctx context.Context, tx pgx.Tx, r *Record, secret Secret) error {
 	const lock = `SELECT name FROM workspace WHERE workspace_id = $1 FOR NO KEY UPDATE`
 	err := tx.QueryRow(ctx, lock, r.WorkspaceID).Scan(&r.WorkspaceName)
@@ -146,10 +146,11 @@ func insertSecret(ctx context.Context, tx pgx.Tx, k *Key, secret Secret, now tim
 	return nil
 }
 
-// Rotate makes a new secret for a key, returned here and never again, and keeps its
-// id, permissions, name, counter and expiry. Its earlier secrets end after overlap, 0 to
-// MaxOverlap, or earlier if an earlier rotation said so. An overlap of 0 ends them all,
-// on every instance within a second, whatever the clocks of the instances say. Errors: *InvalidError, *UnknownKeyError, *NotLiveError.
+// Rotate gives a key a new secret and returns it; the secret cannot be read again. The key keeps
+// its id, permissions, name, counter and expiry. Its earlier secrets end after overlap (0 to
+// MaxOverlap), or sooner if an earlier rotation said so. An overlap of 0 ends them all within a
+// second on every instance, even if the instances' clocks differ. Errors: *InvalidError,
+// *UnknownKeyError, *NotLiveError.
 func (s *Store) Rotate(ctx context.Context, workspaceID, keyID string, overlap time.Duration) (*Record, Secret, error) {
 	if overlap < 0 || overlap > MaxOverlap {
 		return nil, Secret{}, &InvalidError{Field: "overlap", Problem: "must be 0 to 24 hours"}
@@ -180,9 +181,9 @@ func (s *Store) Rotate(ctx context.Context, workspaceID, keyID string, overlap t
 	return record, secret, nil
 }
 
-// SetRateLimit changes a key's limit, in requests a clock minute, 1 to
-// MaxRateLimit (docs/contract/service.md, "Limits", rule 5). Errors: *InvalidError,
-// *UnknownKeyError, *NotLiveError.
+// SetRateLimit changes a key's limit, in requests per clock minute, 1 to MaxRateLimit
+// (docs/contract/service.md, "Limits", rule 5). Errors: *InvalidError, *UnknownKeyError,
+// *NotLiveError.
 func (s *Store) SetRateLimit(ctx context.Context, workspaceID, keyID string, perMinute int) (*Record, error) {
 	if err := validateRateLimit(perMinute); err != nil {
 		return nil, err
@@ -215,9 +216,8 @@ func (s *Store) Rename(ctx context.Context, workspaceID, keyID, name string) (*R
 	})
 }
 
-// Revoke ends a key for good, on every instance within a second. Revoking a revoked key
-// is no error; the key keeps its first time of revocation.
-// Errors: *UnknownKeyError.
+// Revoke ends a key for good, within a second on every instance. Revoking a key again is not an
+// error; its first revocation time stays. Errors: *UnknownKeyError.
 func (s *Store) Revoke(ctx context.Context, workspaceID, keyID string) (*Record, error) {
 	now := s.now()
 	record, err := s.change(ctx, workspaceID, keyID, time.Time{}, func(tx pgx.Tx, before *Record) error {
@@ -234,9 +234,9 @@ func (s *Store) Revoke(ctx context.Context, workspaceID, keyID string) (*Record,
 	return record, err
 }
 
-// change runs do on a locked key that is live at now, makes every instance read the key
-// again, and returns the key as it is afterwards. With the zero time for now, a key is
-// live unless it was revoked, expired or not. Errors: *UnknownKeyError, *NotLiveError, do's.
+// change locks a key, checks that it is live at now, runs do, makes every instance read the key
+// again, and returns the key as it is afterwards. If now is zero, only a revoked key counts as not
+// live: expiry is not checked. Errors: *UnknownKeyError, *NotLiveError, and those of do.
 func (s *Store) change(ctx context.Context, workspaceID, keyID string, now time.Time, do func(pgx.Tx, *Record) error) (*Record, error) {
 	var after *Record
 	err := s.transact(ctx, func(tx pgx.Tx) error {
@@ -260,8 +260,7 @@ func (s *Store) change(ctx context.Context, workspaceID, keyID string, now time.
 		if after, err = getRecord(ctx, tx, workspaceID, keyID); err != nil {
 			return err
 		}
-		// Last, because from here on all transactions that change keys wait for this
-		// one.
+		// This comes last because all other transactions that change keys wait from here on.
 		revision, err := nextRevision(ctx, tx)
 		if err != nil {
 			return err
@@ -278,13 +277,13 @@ func (s *Store) change(ctx context.Context, workspaceID, keyID string, now time.
 	return after, nil
 }
 
-// transact runs do in a transaction in which each statement sees what others committed
-// before it, which counting under a lock needs.
+// transact runs do in a read-committed transaction. Counting under a lock needs this: each
+// statement sees what other transactions committed before it.
 func (s *Store) transact(ctx context.Context, do func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, do)
 }
 
-// orNull is t for the database, where the zero time is null.
+// orNull converts t for the database: the zero time becomes null.
 func orNull(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -292,7 +291,7 @@ func orNull(t time.Time) *time.Time {
 	return &t
 }
 
-// orZero is t from the database, in UTC; null is the zero time.
+// orZero converts t from the database to UTC: null becomes the zero time.
 func orZero(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -305,8 +304,8 @@ type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// List returns all keys of a workspace, revoked and expired ones too, in the order in
-// which they were made. Errors: *domain.UnknownWorkspaceError.
+// List returns all keys of a workspace, including revoked and expired ones, in order of creation.
+// Errors: *domain.UnknownWorkspaceError.
 func (s *Store) List(ctx context.Context, workspaceID string) ([]*Record, error) {
 	records, err := queryRecords(ctx, s.pool, `k.workspace_id = $1`, workspaceID)
 	if err != nil || len(records) > 0 {
@@ -328,9 +327,9 @@ func (s *Store) Get(ctx context.Context, workspaceID, keyID string) (*Record, er
 	return getRecord(ctx, s.pool, workspaceID, keyID)
 }
 
-// WorkspaceOf returns the workspace that a key belongs to, for operators who name a key
-// by its id alone. Ids that the users of a workspace give must not be looked up with it,
-// because it finds keys of every workspace. Errors: *UnknownKeyError.
+// WorkspaceOf returns the workspace that a key belongs to, for operators who know only the key's
+// id. Do not use it for ids that a workspace's users send, because it finds keys of every
+// workspace. Errors: *UnknownKeyError.
 func (s *Store) WorkspaceOf(ctx context.Context, keyID string) (string, error) {
 	const find = `SELECT workspace_id FROM api_key WHERE key_id = $1`
 	var workspaceID string
@@ -355,8 +354,8 @@ func getRecord(ctx context.Context, db querier, workspaceID, keyID string) (*Rec
 	return records[0], nil
 }
 
-// queryRecords reads keys with their secrets, a row for each secret, those of a
-// key together and the newest first.
+// queryRecords reads keys with their secrets. The query returns one row per secret, grouped by key,
+// newest secret first.
 func queryRecords(ctx context.Context, db querier, where string, args ...any) ([]*Record, error) {
 	sql := `SELECT k.key_id, k.workspace_id, w.name, k.name, s.prefix, k.permissions, k.rate_limit_per_minute,
 			k.created_at, k.expires_at, k.revoked_at, s.created_at, s.ends_at, u.last_used_at

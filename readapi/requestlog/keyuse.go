@@ -5,21 +5,21 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// keyUses holds the minute in which the last use of each key was written, so that
-// it is written at most once a minute. It belongs to Run's goroutine.
+// keyUses holds, for each key, the minute of the last use that was written, so that each key is
+// written at most once a minute. Only Run's goroutine uses it.
 type keyUses map[usedKey]int64
 
 type usedKey struct{ workspaceID, keyID string }
 
-// maxKeyUses bounds keyUses; above it all are dropped, and each is written once
-// more than needed.
+// maxKeyUses bounds keyUses. Above it, the whole map is cleared, which costs each key one extra
+// write.
 const maxKeyUses = 100_000
 
-// write writes when the keys of accepted requests were last used.
-func (u keyUses) write(ctx context.Context, pool *pgxpool.Pool, batch []Record) error {
+// write stores when the keys of accepted requests were last used.
+func (u keyUses) write(ctx context.Context, pool pg.DB, batch []Record) error {
 	latest := map[usedKey]time.Time{}
 	for i := range batch {
 		r := &batch[i]

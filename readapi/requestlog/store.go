@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -19,14 +18,14 @@ import (
 
 // Config is what a Store needs.
 type Config struct {
-	Pool   *pgxpool.Pool
+	Pool   pg.DB
 	Clock  func() time.Time
 	Logger *slog.Logger
 
 	// FlushEvery is how often records are written. Default: a second.
 	FlushEvery time.Duration
-	// QueueSize is how many records may wait to be written; while the queue is
-	// full, further ones are dropped and counted. Default: 16,384.
+	// QueueSize is how many records may wait to be written. While the queue is full, further
+	// records are dropped and counted. Default: 16,384.
 	QueueSize int
 }
 
@@ -48,13 +47,13 @@ const (
 	writeTimeout = 5 * time.Second
 	// removeLockTimeout is how long removing old requests waits for a lock.
 	removeLockTimeout = 200 * time.Millisecond
-	// removeRetry is when old requests are removed again after that failed.
+	// removeRetry is how long to wait after a failure before old requests are removed again.
 	removeRetry = time.Minute
-	// Partitions of request_log, one for each day; see the migration.
+	// Partitions is the number of partitions of request_log, one per day; see the migration.
 	Partitions = 32
-	// daysKept is how many days besides today are kept.
+	// daysKept is how many days before today are kept.
 	daysKept = 30
-	// noWorkspace stands for the workspace of requests without a key.
+	// noWorkspace is the workspace id for requests without a key.
 	noWorkspace = "*"
 	// rateLimited is the refusal of a request over its key's limit.
 	rateLimited = "rate_limit"
@@ -87,13 +86,13 @@ func (s *Store) Record(r *Record) {
 	}
 }
 
-// Dropped is how many records were lost because the queue was full or they could
-// not be written.
+// Dropped returns how many records were lost because the queue was full or they could not be
+// written.
 func (s *Store) Dropped() int64 { return s.dropped.Load() }
 
-// Run writes records until ctx is done, then those still queued, and returns nil.
-// Once a day it empties the partition of the next day. While the database is away
-// the records of that time are lost, and nothing else.
+// Run writes records until ctx is done, then writes those still queued, and returns nil. Once a day
+// it empties the partition of the next day. While the database is unavailable, the records of that
+// time are lost, and nothing else.
 func (s *Store) Run(ctx context.Context) error {
 	end := s.rollups.Start()
 	defer end()
@@ -104,7 +103,7 @@ func (s *Store) Run(ctx context.Context) error {
 		Failing: "requests are not being kept for the console",
 		Working: "requests are being kept for the console again",
 	}
-	var again time.Time // when old requests are removed again, after that failed
+	var again time.Time // when to remove old requests again after a failure
 	for emptied := int64(-1); ; {
 		ended := ctx.Err() != nil
 		err := s.flush(context.WithoutCancel(ctx))
@@ -114,7 +113,7 @@ func (s *Store) Run(ctx context.Context) error {
 			}
 			again = time.Now().Add(removeRetry)
 		}
-		outage.Note(ctx, err, "dropped", s.Dropped())
+		outage.LogTransition(ctx, err, "dropped", s.Dropped())
 		if ended {
 			return nil
 		}
@@ -140,7 +139,7 @@ func (s *Store) flush(ctx context.Context) error {
 	}
 }
 
-// count counts requests that were written, by interval.
+// count counts written requests by interval.
 func (s *Store) count(batch []Record) {
 	for i := range batch {
 		r := &batch[i]
@@ -165,7 +164,7 @@ func (s *Store) nextBatch() []Record {
 	return batch
 }
 
-// refusedCounts are counts of refused requests by what tells them apart.
+// refusedCounts counts refused requests by kind.
 type refusedCounts map[refusedKind]int64
 
 type refusedKind struct {
@@ -227,7 +226,7 @@ func (r *Record) row() []any {
 	}
 }
 
-// known is NULL for the empty text.
+// known returns text, or NULL if it is empty.
 func known(text string) any {
 	if text == "" {
 		return nil
@@ -264,15 +263,14 @@ func (s *Store) writeRefused(ctx context.Context, refused refusedCounts) error {
 	return nil
 }
 
-// removeOld empties the partition of tomorrow, which holds requests of 31 days ago,
-// and removes counts of that age. The first instance to do so leaves nothing for
-// the others.
+// removeOld empties tomorrow's partition, which holds requests from 31 days ago, and removes counts
+// of that age. The first instance to do so leaves nothing for the others.
 func (s *Store) removeOld(ctx context.Context, today int64) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	oldest := time.Unix((today-daysKept)*24*60*60, 0).UTC()
-	// One at a time, because each is done for good. Where somebody has locked a table, what
-	// is recorded meanwhile does not wait behind this.
+	// Each step has its own transaction, because neither depends on the other. If a table is
+	// locked, a step gives up soon, so that new records do not queue behind it.
 	return errors.Join(
 		s.limited(ctx, func(tx pgx.Tx) error { return emptyPartition(ctx, tx, today, oldest) }),
 		s.limited(ctx, func(tx pgx.Tx) error {
@@ -283,15 +281,15 @@ func (s *Store) removeOld(ctx context.Context, today int64) error {
 		}))
 }
 
-// limited runs a transaction whose statements wait for locks no longer than
-// removeLockTimeout. For a TRUNCATE this bounds, too, how long readers of the request log
-// wait behind it while it waits for a long transaction that has read some.
+// limited runs f in a transaction whose statements wait for locks no longer than removeLockTimeout.
+// This also bounds how long readers of the request log queue behind a TRUNCATE that waits for a
+// long transaction that has read some of it.
 func (s *Store) limited(ctx context.Context, f func(pgx.Tx) error) error {
 	return pg.InLimitedTx(ctx, s.cfg.Pool, removeLockTimeout, f)
 }
 
-// emptyPartition empties the partition of the day after today, if it has requests that are
-// older than oldest.
+// emptyPartition empties the partition of the day after today if it holds requests older than
+// oldest.
 func emptyPartition(ctx context.Context, tx pgx.Tx, today int64, oldest time.Time) error {
 	partition := pgx.Identifier{fmt.Sprintf("request_log_%02d", (today+1)%Partitions)}.Sanitize()
 	var outdated bool

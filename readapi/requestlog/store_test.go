@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
@@ -21,7 +19,7 @@ func TestMain(m *testing.M) {
 // bundle is a database and the clock of the stores that write to it.
 type bundle struct {
 	t     *testing.T
-	pool  *pgxpool.Pool
+	pool  testkit.DB
 	clock *testkit.Clock
 	log   testkit.Buffer
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 )
 
-// Config of a Watcher. Fields without a default are required.
+// Config configures a Watcher. Fields without a default are required.
 type Config struct {
 	// Notifier tells which workspaces have moved.
 	Notifier *eventlog.Notifier
 
-	// Read reads the visible positions of workspaces. One that does not exist is not in
-	// the result.
+	// Read reads the visible positions of workspaces. A workspace that does not exist is not in the
+	// result.
 	Read func(ctx context.Context, workspaceIDs []string) (map[string]int64, error)
 
 	// ReadTimeout bounds one read.
 	ReadTimeout time.Duration
 
-	// Sweep is how often positions that requests must reach are read without a
-	// notification. Others are read every fifth time. Default: a second.
+	// Sweep is how often positions that requests must reach are read without a notification. Every
+	// fifth sweep reads all others, too. Default: a second.
 	Sweep time.Duration
 
 	Logger *slog.Logger
@@ -41,29 +41,29 @@ type Watcher struct {
 	asked   chan struct{} // holds a token while a workspace must be read
 
 	mu         sync.Mutex
-	workspaces map[string]*workspace // those that are waited for
-	unread     map[string]struct{}   // of them, those that must be read
-	reads      uint64                // that have begun
+	workspaces map[string]*workspace // workspaces with waiting requests
+	unread     map[string]struct{}   // those of workspaces that must be read
+	reads      uint64                // how many have begun
 }
 
-// workspace is one that is waited for.
+// workspace is a workspace with waiting requests.
 type workspace struct {
 	waits  map[*wait]struct{}
 	urgent int // how many waits must reach a position
 }
 
-// wait is one request that waits.
+// wait is one waiting request.
 type wait struct {
 	low, high int64 // it waits while low <= position < high
 	urgent    bool
-	joined    uint64     // reads that had begun before it
+	joined    uint64     // how many reads had begun before it
 	woken     chan int64 // gets the position that ends the wait; holds one
 }
 
 // ErrDrained says that the process is about to stop: a request that waits must be answered now.
 var ErrDrained = errors.New("the process is about to stop")
 
-// New makes a Watcher. Nobody is woken unless Run runs.
+// New makes a Watcher. It wakes nobody unless Run runs.
 func New(cfg Config) *Watcher {
 	cfg.Sweep = cmp.Or(cfg.Sweep, time.Second)
 	w := &Watcher{
@@ -74,7 +74,7 @@ func New(cfg Config) *Watcher {
 	return w
 }
 
-// Drain ends all waits now and those to come at once, for good.
+// Drain ends all waits now. Every later wait ends at once.
 func (w *Watcher) Drain() { w.drain() }
 
 // Draining reports whether Drain was called.
@@ -87,9 +87,9 @@ func (w *Watcher) Draining() bool {
 	}
 }
 
-// Moved waits until the visible position of a workspace is another than position, and
-// returns it. The position is read after the call began, so a move just before it is not
-// missed. The error is ErrDrained, or the cause of ctx's end.
+// Moved waits until the visible position of a workspace differs from position, and returns it. It
+// reads the position after the call began, so it does not miss a move just before. The error is
+// ErrDrained or the cause of ctx.
 func (w *Watcher) Moved(ctx context.Context, workspaceID string, position int64) (int64, error) {
 	return w.await(ctx, workspaceID, &wait{low: position, high: position + 1})
 }
@@ -164,7 +164,7 @@ func (w *Watcher) leave(workspaceID string, a *wait) {
 	}
 }
 
-// ask has a workspace read, if it is waited for. The caller holds mu.
+// ask schedules a read of a workspace if requests wait for it. The caller holds mu.
 func (w *Watcher) ask(workspaceID string) {
 	if w.workspaces[workspaceID] == nil {
 		return
@@ -176,7 +176,7 @@ func (w *Watcher) ask(workspaceID string) {
 	}
 }
 
-// askAll asks for all workspaces that are waited for, or the urgent ones.
+// askAll schedules reads of all workspaces with waiting requests, or only of the urgent ones.
 func (w *Watcher) askAll(urgentOnly bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,10 +188,10 @@ func (w *Watcher) askAll(urgentOnly bool) {
 }
 
 const (
-	// sweepAll is the sweep that reads all positions: every fifth one.
+	// sweepAll makes every fifth sweep read all positions.
 	sweepAll = 5
 
-	// readPause is the time between two reads, in which workspaces collect. It bounds the
+	// readPause is the time between two reads, in which notifications collect. It bounds the
 	// statements of a process that follows a log with thousands of entries a second.
 	readPause = 2 * time.Millisecond
 )
@@ -229,7 +229,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// notified asks for the workspaces of notifications.
+// notified schedules reads of ids, or of all workspaces with waiting requests if all is true.
 func (w *Watcher) notified(ids []string, all bool) {
 	if all {
 		w.askAll(false)
@@ -241,8 +241,8 @@ func (w *Watcher) notified(ids []string, all bool) {
 	}
 }
 
-// read reads the workspaces that were asked for and wakes who waits for what it finds.
-// What cannot be read waits for the next sweep or notification.
+// read reads the positions of the scheduled workspaces and wakes requests. If it fails, the next
+// sweep or notification reads again.
 func (w *Watcher) read(ctx context.Context, outage *periodic.Outage) {
 	w.mu.Lock()
 	ids := slices.Collect(maps.Keys(w.unread))
@@ -257,15 +257,15 @@ func (w *Watcher) read(ctx context.Context, outage *periodic.Outage) {
 	defer cancel()
 	positions, err := w.cfg.Read(limited, ids)
 	if ctx.Err() == nil {
-		outage.Note(ctx, err)
+		outage.LogTransition(ctx, err)
 	}
 	if err == nil {
 		w.wake(positions, begun)
 	}
 }
 
-// wake ends the waits that the positions end. Begun is the number of the read: a request
-// that has joined since may know of a later position, and is read for again.
+// wake wakes the requests whose wait the positions end. begun is the number of the read: a request
+// that joined after it began may know a later position, so it waits for the next read.
 func (w *Watcher) wake(positions map[string]int64, begun uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
@@ -29,20 +29,20 @@ import (
 // eventsPageSize is how many events a page lists.
 const eventsPageSize = 50
 
-// Events are the pages of events.
+// Events serves the pages of events.
 type Events struct {
-	Pool      *pgxpool.Pool
+	Pool      pg.DB
 	Feed      *eventlog.Feed
 	Webhooks  *delivery.Store
-	Reader    *readapi.Reader  // what readers get
-	Replayer  *replay.Replayer // what entries changed
+	Reader    *readapi.Reader  // reads what API callers get
+	Replayer  *replay.Replayer // computes what entries changed
 	Anomalies *anomaly.Store
-	Retention time.Duration // how long events show
+	Retention time.Duration // how long events are shown
 
-	BesideTimeout time.Duration // how long the page of an event waits for the event's object
+	BesideTimeout time.Duration // how long the page of an event waits for its object and its changes
 }
 
-// Routes are the addresses of the pages.
+// Routes returns the routes of the pages.
 func (p *Events) Routes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Pattern: "/events", Access: web.SignedIn, Heavy: true, Handle: p.listPage},
@@ -76,7 +76,7 @@ func parse(text string) (*event, error) {
 	return e, nil
 }
 
-// References are the ids that the event has besides its object's.
+// References returns the ids in the event other than its object's.
 func (e *event) References() []web.Pair {
 	var list []web.Pair
 	for _, r := range []web.Pair{
@@ -90,22 +90,22 @@ func (e *event) References() []web.Pair {
 	return list
 }
 
-// eventsListBody is what the list of events is made from.
+// eventsListBody is the template data of the list of events.
 type eventsListBody struct {
 	List  []event
 	Type  string // the filters
 	Until string // a day: events up to its end, UTC
 	About string // an id or a number that was searched for
 	Types []string
-	First bool   // the first page: it renews itself
-	Here  string // this page's address with its filters
-	Days  int    // how long events show
+	First bool   // the first page, which refreshes itself
+	Here  string // address of the first page with these filters
+	Days  int    // how many days events are shown
 
-	LookedAtTo time.Time // older events were not looked at; zero: all were
+	LookedAtTo time.Time // older events were not searched; zero: all were
 	web.Pager
 }
 
-// Filtered tells whether the list is filtered.
+// Filtered reports whether the list is filtered.
 func (b *eventsListBody) Filtered() bool { return b.Type != "" || b.Until != "" || b.About != "" }
 
 func (p *Events) listPage(r *web.Request) error {
@@ -134,7 +134,7 @@ func (p *Events) listPage(r *web.Request) error {
 		list []string
 		next int64
 	)
-	err := p.Reader.Beside(r.Context(), q.workspaceID, q.beforePosition-1, func(ctx context.Context, pool *pgxpool.Pool) (err error) {
+	err := p.Reader.Beside(r.Context(), q.workspaceID, q.beforePosition-1, func(ctx context.Context, pool pg.DB) (err error) {
 		list, next, err = find(ctx, pool, q)
 		return err
 	})
@@ -158,11 +158,10 @@ func (p *Events) listPage(r *web.Request) error {
 	return r.Show("events", web.View{Title: "Events", Section: "events", Body: body})
 }
 
-// searchPage lists the events that name what was searched for. A page has those of one window
-// of the log.
+// searchPage lists the events that name the search text. Each page covers one window of the log.
 func (p *Events) searchPage(r *web.Request, b *eventsListBody, q query) error {
 	var found *eventlog.Found
-	err := p.Reader.Beside(r.Context(), q.workspaceID, q.beforePosition, func(ctx context.Context, pool *pgxpool.Pool) (err error) {
+	err := p.Reader.Beside(r.Context(), q.workspaceID, q.beforePosition, func(ctx context.Context, pool pg.DB) (err error) {
 		found, err = eventlog.NewFeed(pool).Search(ctx, eventlog.Search{
 			WorkspaceID: q.workspaceID, Text: b.About, Type: q.typ, Oldest: q.oldest, Before: q.before, From: q.beforePosition, NoPay: !q.pay,
 		})
@@ -207,13 +206,13 @@ func (p *Events) find(r *web.Request, id string) (string, error) {
 	return text, nil
 }
 
-// eventBody is what the page of an event is made from.
+// eventBody is the template data of the page of an event.
 type eventBody struct {
 	Event      *event
 	Pretty     string
-	Imported   time.Time // when it was brought in from elsewhere; zero: it was published then
+	Imported   time.Time // when it was imported; zero: it was not
 	Deliveries []eventDelivery
-	Webhooks   int // of the workspace
+	Webhooks   int // how many the workspace has
 	Object     object
 	Change     change
 }
@@ -265,9 +264,8 @@ func (p *Events) eventPage(r *web.Request) error {
 	return r.Show("event", web.View{Title: body.Event.Type, Section: "events", Body: body})
 }
 
-// importedAfter is how much later than its publish time an entry has to be appended to
-// be called history. Producers may give a publish time of their own, and some take a
-// while to append.
+// importedAfter is how long after its publish time an entry must be appended to count as imported
+// history. Producers may set the publish time themselves, and some take a while to append.
 const importedAfter = time.Hour
 
 // entry reads the entry of an event that the session may see. The error is web.ErrNotFound, or the
@@ -293,7 +291,7 @@ func (p *Events) entry(r *web.Request, id string) (e *domain.Entry, appendedAt t
 	return e, appendedAt, nil
 }
 
-// whyNotFound is the error for the address of an event that does not show.
+// whyNotFound returns the page for an event that is not shown.
 func (p *Events) whyNotFound(r *web.Request, id string) error {
 	if !domain.IsID(id) {
 		return web.ErrNotFound
@@ -317,25 +315,25 @@ func (p *Events) whyNotFound(r *web.Request, id string) error {
 		Text: fmt.Sprintf("This event was published on %s. Events and their deliveries show for %s. Its object can still be read through the API.", published, days)}
 }
 
-// BesideTimeout is how long a page waits by default for what it shows beside its subject, such as
-// an event's object. The page comes without it then.
+// BesideTimeout is the default time that a page waits for its optional parts, such as an event's
+// object. After that, the page comes without them.
 const BesideTimeout = 500 * time.Millisecond
 
 // maxAnswer is how much of an answer the page shows, in bytes.
 const maxAnswer = 32 << 10
 
-// object is the answer that a reader gets for an event's object now.
+// object is the answer that an API caller would get for an event's object now.
 type object struct {
 	Path    string // of the request; empty: there is nothing to read
-	List    bool   // the path is a list, so it is not read
-	Answer  string // as JSON, laid out
-	Cut     bool   // there is more of it
+	List    bool   // the path is a list, which the page does not read
+	Answer  string // indented JSON
+	Cut     bool   // Answer has only the beginning
 	Status  int    // 0: it could not be read in time
 	Removed string // what include=removed gives, as JSON; empty: the object was not removed
 }
 
-// readBeside begins to read what the page shows beside the event. The function that it
-// returns waits for that; it may be called again.
+// readBeside starts to read the optional parts of the page. The function that it returns waits for
+// them; it may be called again.
 func (p *Events) readBeside(r *web.Request, body *eventBody, entry *domain.Entry) (wait func()) {
 	ctx, cancel := context.WithTimeout(r.Context(), p.BesideTimeout)
 	var reading sync.WaitGroup
@@ -370,18 +368,17 @@ func (p *Events) readObject(ctx context.Context, r *web.Request, e *event) objec
 // query selects events, the newest first.
 type query struct {
 	workspaceID    string
-	typ            string    // empty: every
+	typ            string    // empty: all
 	before         time.Time // published before; zero: all
 	beforePosition int64     // at lower positions; 0: all
-	oldest         time.Time // published since
-	pay            bool      // with those that need pay:read
+	oldest         time.Time // published then or later
+	pay            bool      // include those that need pay:read
 	limit          int
 }
 
-// find returns events in their public form, and the position before which the next
-// page starts; 0 on the last page. As in the feed, an event shows only when the
-// read models have its effect.
-func find(ctx context.Context, pool *pgxpool.Pool, q query) (list []string, next int64, err error) {
+// find returns events in their public form, and the position before which the next page starts; 0
+// on the last page. As in the feed, an event shows only once the read models have its effect.
+func find(ctx context.Context, pool pg.DB, q query) (list []string, next int64, err error) {
 	var before *time.Time
 	if !q.before.IsZero() {
 		before = &q.before
@@ -434,19 +431,19 @@ type change struct {
 	Unread   bool     // the rest could not be read in time
 	Hidden   bool     // the rest is only for people who may see pay
 
-	Compared      bool // the fields are those of the object before and afterwards; otherwise what the entry gives
-	Made, Deleted bool // the object
+	Compared      bool // Fields compares the object before and after; otherwise it has the values in the entry
+	Made, Deleted bool // what happened to the object
 	Fields        []changedField
 	Others        string // the other rows that changed, such as "2 time entries and 1 charge"
 }
 
-// changedField is a field with its values in lines.
+// changedField is a field with its values, as lines of text.
 type changedField struct {
 	Name          string
 	Before, After []string
 }
 
-// rowOf is the row that an event is about, as replay names it; empty: none.
+// rowOf returns the row that an event is about, as replay names it; empty: none.
 func rowOf(e *event) (resource, id string) {
 	switch e.Data.ObjectType {
 	case "invoice", "credit_note":
@@ -463,8 +460,8 @@ func rowOf(e *event) (resource, id string) {
 	return "", ""
 }
 
-// readChange compares the rows before and after the event where the log up to it is
-// short, and says what its entry gives elsewhere.
+// readChange compares the rows before and after the event if the log up to it is short. Otherwise
+// it returns the values in the entry.
 func (p *Events) readChange(ctx context.Context, r *web.Request, entry *domain.Entry, e *event) change {
 	c := change{Position: entry.Position, Meaning: web.Change(e.Type)}
 	given, payOnly := entry.Given()
@@ -494,8 +491,8 @@ func (p *Events) readChange(ctx context.Context, r *web.Request, entry *domain.E
 	return c
 }
 
-// repeated tells whether a field says nothing new: what the page shows anyway, and the
-// parts of a period, whose label is shown.
+// repeated reports whether a field says nothing new: the page already shows it, or it is part of a
+// period, whose label is shown.
 func repeated(name string) bool {
 	switch name {
 	case "id", "client_id", "contractor_id", "updated_at", "period", "period_start", "period_end":

@@ -13,16 +13,16 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// Keys are the pages of API keys.
+// Keys serves the pages of API keys.
 type Keys struct {
-	Pool   *pgxpool.Pool
+	Pool   pg.DB
 	Store  *access.Store
 	Counts *rollup.Reader
 	APIURL string // for the example with a new key
@@ -33,25 +33,25 @@ type keyRow struct {
 	*access.Record
 	State access.State
 	Last  keysUse // the last request; empty: the request log has none
-	Usage usage   // in the chosen time
+	Usage usage   // in the chosen time range
 }
 
-// matches tells whether a key's name has a text in it, or a prefix of its secrets begins
+// matches reports whether a key's name contains a text, or the prefix of one of its secrets begins
 // with it.
 func (k keyRow) matches(text string) bool {
 	return strings.Contains(strings.ToLower(k.Name), strings.ToLower(text)) || strings.HasPrefix(k.Prefix, text) ||
 		slices.ContainsFunc(k.Replaced, func(s access.ReplacedSecret) bool { return strings.HasPrefix(s.Prefix, text) })
 }
 
-// listBody is what the list of keys is made from.
+// listBody is the template data of the list of keys.
 type listBody struct {
 	Live, Ended []keyRow
-	Full        bool // no further key can be created
+	Full        bool // the workspace can have no more keys
 	Max         int
-	Any         bool   // there are keys, whether the search finds them or not
+	Any         bool   // there are keys, even if the search finds none
 	Search      string // in names and prefixes; empty: all keys
 	Chosen      web.Choice
-	Switch      []web.Link // to other times for the use of keys
+	Switch      []web.Link // to other time ranges
 }
 
 func (p *Keys) listPage(r *web.Request) error {
@@ -90,7 +90,7 @@ func (p *Keys) listPage(r *web.Request) error {
 	return r.Show("keys", web.View{Title: "API keys", Section: "keys", Body: body})
 }
 
-// full tells whether a workspace with these keys can have no further one.
+// full reports whether a workspace with these keys can have no more.
 func full(records []*access.Record, now time.Time) bool {
 	live := 0
 	for _, k := range records {
@@ -116,14 +116,14 @@ func permissionRows(chosen access.Permissions) []permissionRow {
 	return rows
 }
 
-// keyBody is what the pages of one key are made from.
+// keyBody is the template data of the pages of one key.
 type keyBody struct {
 	Key         keyRow
 	Today       int64 // requests since midnight, UTC
 	Permissions []permissionRow
-	Charts      *keysCharts // nil on other pages than the key's own
+	Charts      *keysCharts // nil except on the key's own page
 	Callers     []caller    // nil on pages that do not show them
-	Name        string      // as the form to rename it has it
+	Name        string      // as in the form to rename it
 	Fault       string
 }
 
@@ -141,7 +141,7 @@ func (p *Keys) body(r *web.Request) (*keyBody, error) {
 	}, nil
 }
 
-// keyPage shows a key, with what it is used for.
+// keyPage shows a key and its use.
 func (p *Keys) keyPage(r *web.Request) error {
 	body, err := p.body(r)
 	if err != nil {
@@ -161,7 +161,7 @@ func (p *Keys) keyPage(r *web.Request) error {
 	return showKey(r, http.StatusOK, "key", body)
 }
 
-// page shows one of the pages of one key.
+// page returns a handler for one of the pages of one key.
 func (p *Keys) page(name string) web.Handler {
 	return func(r *web.Request) error {
 		body, err := p.body(r)
@@ -172,7 +172,7 @@ func (p *Keys) page(name string) web.Handler {
 	}
 }
 
-// revokePage asks whether to revoke a key, and tells who uses it.
+// revokePage asks whether to revoke a key, and shows who uses it.
 func (p *Keys) revokePage(r *web.Request) error {
 	body, err := p.body(r)
 	if err != nil {
@@ -189,23 +189,23 @@ func showKey(r *web.Request, status int, name string, body *keyBody) error {
 }
 
 const (
-	// callerRequests bounds the requests that are read to find who uses a key.
+	// callerRequests is how many requests are read to find who uses a key.
 	callerRequests = 500
-	// maxCallers bounds those that are shown.
+	// maxCallers is how many callers are shown.
 	maxCallers = 5
 )
 
-// caller is a program that uses a key, as far as its requests tell.
+// caller is a program that uses a key, as far as its requests show.
 type caller struct {
-	UserAgent string // empty: it names none
+	UserAgent string // empty: none sent
 	Address   string // empty: not kept
 	Requests  int64
 	Last      time.Time
 }
 
-// callersOf returns who sent the last requests of a key on the day (UTC) of its last use,
-// the latest first.
-func callersOf(ctx context.Context, pool *pgxpool.Pool, workspaceID, keyID string) ([]caller, error) {
+// callersOf returns the callers of the last requests of a key on the day (UTC) of its last use, the
+// latest first.
+func callersOf(ctx context.Context, pool pg.DB, workspaceID, keyID string) ([]caller, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT coalesce(r.user_agent, ''), coalesce(host(r.address), ''), count(*), max(r.at)
 		  FROM api_key_use u
@@ -228,15 +228,14 @@ func callersOf(ctx context.Context, pool *pgxpool.Pool, workspaceID, keyID strin
 // keysUse is the last request of a key that the request log still has.
 type keysUse struct{ Method, Route string }
 
-// onTheDay is true of a request l of a key on the day of its last use u. That moment, which
-// is known to the minute, says in which part of the log the day is, so that each key costs
-// one look into one index.
+// onTheDay selects the requests l of a key on the day of its last use u. The time of last use,
+// precise to the minute, tells which partition of the log has that day, so each key costs one
+// lookup in one index.
 const onTheDay = `l.slot = (floor(extract(epoch FROM u.last_used_at) / 86400)::bigint % 32)::smallint
 		          AND l.workspace_id = u.workspace_id AND l.key_id = u.key_id`
 
-// lastUses returns the last request of each of the keys, of those that the log still
-// has.
-func lastUses(ctx context.Context, pool *pgxpool.Pool, workspaceID string, keyIDs []string) (map[string]keysUse, error) {
+// lastUses returns the last request of each key, if the log still has it.
+func lastUses(ctx context.Context, pool pg.DB, workspaceID string, keyIDs []string) (map[string]keysUse, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT u.key_id, r.method, r.route
 		  FROM api_key_use u
@@ -263,7 +262,7 @@ func lastUses(ctx context.Context, pool *pgxpool.Pool, workspaceID string, keyID
 	return found, nil
 }
 
-// usual is the time whose use the pages show unless another one is chosen.
+// usual is the time range that the pages show by default.
 const usual = "day"
 
 // usage is how much of its limit a key used.
@@ -272,10 +271,10 @@ type usage struct {
 	Limit int // requests a minute
 }
 
-// Share is how much of the limit the busiest minute used, in per cent.
+// Share returns how much of the limit the busiest minute used, in per cent.
 func (u usage) Share() int64 { return share(u.Peak, u.Limit) }
 
-// share is n of a limit in per cent, rounded down: 100 is all of it, and 0 is nothing.
+// share returns n as a percentage of the limit, rounded down, but 0 only if n is 0.
 func share(n int64, limit int) int64 {
 	if n == 0 {
 		return 0
@@ -283,13 +282,13 @@ func share(n int64, limit int) int64 {
 	return max(n*100/int64(max(limit, 1)), 1)
 }
 
-// keysCharts show the use of a key in the chosen time.
+// keysCharts shows the use of a key in the chosen time range.
 type keysCharts struct {
 	usage
 	Busiest  time.Time // start of the bar with the busiest minute
 	Switch   []web.Link
 	Requests *web.Chart
-	Shares   *web.Chart // of the limit, in the busiest minute of each bar
+	Shares   *web.Chart // percentage of the limit in the busiest minute of each bar
 }
 
 func (p *Keys) charts(r *web.Request, k *access.Record) (*keysCharts, error) {
@@ -319,17 +318,17 @@ func (p *Keys) charts(r *web.Request, k *access.Record) (*keysCharts, error) {
 	return c, nil
 }
 
-// form is the form of a new key: as it was sent, and what is wrong with it.
+// form is the form of a new key, as it was sent, with its faults.
 type form struct {
 	Name        string
 	Permissions []permissionRow
 	Expires     string // never, a number of days, or date
 	Date        string // the last day on which it works, when Expires is date
 	Faults      web.Faults
-	Restored    bool // it was sent after its session had ended
+	Restored    bool // from a draft
 }
 
-// fullText is the fault of a new key in a workspace that has as many as it may have.
+// fullText is the fault of a new key in a workspace with the maximum number of keys.
 func fullText() string {
 	return "This workspace has " + web.Count(access.MaxLiveKeys) + " live keys, which is the most it may have. Revoke one first."
 }
@@ -338,8 +337,7 @@ func showForm(r *web.Request, status int, f *form) error {
 	return r.ShowStatus(status, "key-new", web.View{Title: "New API key", Section: "keys", Body: f})
 }
 
-// readForm reads the form that was sent and returns the permissions that it
-// chooses.
+// readForm reads the form and returns the chosen permissions.
 func readForm(r *web.Request) (f *form, chosen access.Permissions, err error) {
 	f = &form{Name: r.Field("name"), Expires: r.Field("expires"), Date: r.Field("date"), Faults: web.Faults{}}
 	chosen, err = access.ParsePermissions(r.PostForm["permission"])
@@ -368,7 +366,8 @@ func named(names []string) []access.Permission {
 	return list
 }
 
-// expiry reads when the key ends: after some days, or at the end of a day.
+// expiry returns when the key expires: after some days, or at the end of a day; zero: never, or
+// there is a fault.
 func (f *form) expiry(now time.Time) time.Time {
 	switch f.Expires {
 	case "never":
@@ -389,8 +388,8 @@ func (f *form) expiry(now time.Time) time.Time {
 	return now.AddDate(0, 0, days)
 }
 
-// addFaults adds what the store finds wrong with the input. It returns false for
-// other errors.
+// addFaults adds the faults that the store found. It returns false if there are none, or err is
+// about something else.
 func (f *form) addFaults(err error) bool {
 	var tooMany *access.TooManyKeysError
 	if errors.As(err, &tooMany) {
@@ -413,13 +412,13 @@ func (f *form) addFaults(err error) bool {
 	return found
 }
 
-// secretBody is what the one page that shows a key's secret is made from.
+// secretBody is the template data of the only page that shows a key's secret.
 type secretBody struct {
 	Key     *access.Record
 	Secret  string
 	URL     string
 	Rotated bool
-	OldEnds time.Time // when the secret before ends; zero: it has ended
+	OldEnds time.Time // when the previous secret ends; zero: it has ended
 }
 
 func (p *Keys) showSecret(r *web.Request, body secretBody) error {
@@ -452,7 +451,7 @@ func (p *Keys) create(r *web.Request) error {
 		return err
 	}
 	expires := f.expiry(r.Now)
-	f.addFaults(access.CheckName(f.Name)) // the store is not asked while anything else is wrong
+	f.addFaults(access.CheckName(f.Name)) // checked here, because other faults keep the store from seeing it
 	if len(f.Faults) > 0 {
 		return showForm(r, http.StatusUnprocessableEntity, f)
 	}
@@ -515,7 +514,7 @@ func (p *Keys) revoke(r *web.Request) error {
 	return r.Redirect("/keys?did=key-revoked")
 }
 
-// Routes are the addresses of the pages.
+// Routes returns the routes of the pages.
 func (p *Keys) Routes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Pattern: "/keys", Access: web.SignedIn, Handle: p.listPage},

@@ -9,21 +9,21 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// Overview is the first page of the console: what needs attention, what happened today, and charts
-// of the last hour up to the last 30 days.
+// Overview serves the first page of the console: what needs attention, what happened today, and
+// charts of the last hour up to the last 30 days.
 type Overview struct {
-	Pool     *pgxpool.Pool
+	Pool     pg.DB
 	Webhooks *delivery.Store
 	Keys     *access.Store
 	Counts   *rollup.Reader
@@ -31,21 +31,21 @@ type Overview struct {
 	Workspaces *eventlog.Workspaces
 	Mail       bool // the service sends mail
 
-	// BesideTimeout bounds the look for what needs attention: every page shows a mark, and
-	// is about something else.
+	// BesideTimeout is how long NeedsAttention may take: every page shows its mark, but is about
+	// something else.
 	BesideTimeout time.Duration
 }
 
-// Routes are the addresses of the page.
+// Routes returns the routes of the page.
 func (p *Overview) Routes() []web.Route {
 	return []web.Route{{Method: http.MethodGet, Pattern: "/", Access: web.SignedIn, Handle: p.page}}
 }
 
-// body is what the page is made from.
+// body is the template data of the page.
 type body struct {
 	*state
 	*charts
-	Switch []web.Link // to the other times that the charts can show
+	Switch []web.Link // to other time ranges of the charts
 }
 
 func (p *Overview) page(r *web.Request) error {
@@ -62,16 +62,16 @@ func (p *Overview) page(r *web.Request) error {
 }
 
 const (
-	// soon is how long before its end a key is shown as about to expire.
+	// soon is how long before it expires a key is shown as about to expire.
 	soon = 14 * 24 * time.Hour
-	// mostKeys bounds the keys that are listed as about to expire, and those whose use
-	// is shown.
+	// mostKeys is how many keys are listed as about to expire, and how many are shown with their
+	// use.
 	mostKeys = 10
-	// late is how far the data may be behind without being worth a word.
+	// late is how far the data may be behind before the page says so.
 	late = time.Minute
 )
 
-// state is what a workspace looks like now.
+// state is the current state of a workspace.
 type state struct {
 	Webhooks    []delivery.Webhook
 	On          int
@@ -79,19 +79,19 @@ type state struct {
 	Paused      int
 	Off         int
 	Mail        bool                         // the service sends mail
-	Told        int                          // mail addresses that are told about webhooks
-	Backlogs    map[string]*delivery.Backlog // of those that are paused, by id
+	Told        int                          // addresses that get mail about webhooks
+	Backlogs    map[string]*delivery.Backlog // of paused webhooks, by id
 	Expiring    []expiringKey
 	Requests    int64 // since midnight, UTC
-	Errors      int64 // of them, with a status of 400 or above
+	Errors      int64 // those of Requests with a status of 400 or above
 	Refused     int64
 	Events      int64
-	Behind      int64 // entries that the data does not have yet
+	Behind      int64 // entries that are not projected yet
 	Waiting     time.Duration
-	Quarantined bool // the data stopped before an entry that fails
+	Quarantined bool // projection stopped before an entry that fails
 }
 
-// Troubled are the webhooks that are failing, paused or off.
+// Troubled returns the webhooks that are failing, paused or off.
 func (s *state) Troubled() (list []delivery.Webhook) {
 	for i := range s.Webhooks {
 		if w := &s.Webhooks[i]; !w.On() || w.Paused() || !w.FailingSince.IsZero() {
@@ -101,7 +101,7 @@ func (s *state) Troubled() (list []delivery.Webhook) {
 	return list
 }
 
-// Late tells whether the data is further behind than it usually is.
+// Late reports whether the data is further behind than usual.
 func (s *state) Late() bool { return s.Waiting >= late }
 
 // expiringKey is a key that is about to expire.
@@ -180,7 +180,7 @@ func (p *Overview) countToday(ctx context.Context, workspaceID string, now time.
 	return nil
 }
 
-// expiring returns the keys that expire soon, the first to do so first.
+// expiring returns the keys that expire soon, the soonest first.
 func (p *Overview) expiring(ctx context.Context, workspaceID string, now time.Time) ([]expiringKey, error) {
 	rows, err := p.Pool.Query(ctx, `
 		SELECT key_id, name, expires_at FROM api_key
@@ -196,8 +196,9 @@ func (p *Overview) expiring(ctx context.Context, workspaceID string, now time.Ti
 	return list, nil
 }
 
-// NeedsAttention tells whether a webhook is failing, paused or off, a key expires soon, or the
-// data stopped before an entry that fails. It reads a few rows, for the menu of every page.
+// NeedsAttention reports whether a webhook is failing, paused or off, a key expires soon, or
+// projection stopped before an entry that fails. It reads few rows, because the menu of every page
+// needs it.
 func (p *Overview) NeedsAttention(ctx context.Context, s *session.Session, now time.Time) (needed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.BesideTimeout)
 	defer cancel()
@@ -212,7 +213,7 @@ func (p *Overview) NeedsAttention(ctx context.Context, s *session.Session, now t
 	return needed, nil
 }
 
-// charts are the drawings of a range, and what is listed beside them.
+// charts holds the charts of a time range, and the lists next to them.
 type charts struct {
 	RequestChart *web.Chart
 	APIChart     *web.Chart
@@ -225,13 +226,13 @@ type charts struct {
 	Uses         []use
 }
 
-// times are within how many milliseconds half and 95 % of something ended.
+// times holds a median and a 95th percentile, in milliseconds.
 type times struct {
 	Name       string
 	Half, Most int64
 }
 
-// use is what a key did.
+// use is how much a key was used.
 type use struct {
 	rollup.KeyUse
 	Name  string
@@ -294,7 +295,7 @@ func counted(id, title, unit string, in rollup.Range, counts []rollup.Count, ser
 	return web.New(id, title, unit, bars, series).ByDay(in.Width > time.Hour)
 }
 
-// timed draws within how long half and 95 % of something ended.
+// timed draws medians and 95th percentiles of durations.
 func timed(id, title, unit string, in rollup.Range, l *rollup.Latencies) *web.Chart {
 	bars := web.Empty(in.From, in.Width, in.Spans, 2)
 	for i := range l.Spans {
@@ -304,7 +305,7 @@ func timed(id, title, unit string, in rollup.Range, l *rollup.Latencies) *web.Ch
 	return web.NewTimes(id, title, unit, bars, half, most).ByDay(in.Width > time.Hour)
 }
 
-// quantiles returns within how many milliseconds half and 95 % ended, rounded up.
+// quantiles returns the median and the 95th percentile in milliseconds, rounded up.
 func quantiles(l *rollup.Latency) (half, most int64) {
 	up := func(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 	return up(l.Quantile(0.5)), up(l.Quantile(0.95))
@@ -328,7 +329,7 @@ func causes(title string, in rollup.Range, attempts []rollup.Count) *web.Chart {
 	return counted("causes", title, "failed attempts", in, failed, series, func(kind string) int { return of[kind] })
 }
 
-// requestKinds are the kinds of requests that times are told for, with their names.
+// requestKinds returns the kinds of requests whose times are shown, with their names.
 func requestKinds() []web.Pair {
 	return []web.Pair{{Name: rollup.RouteList, Value: "Lists"}, {Name: rollup.RouteObject, Value: "One object"}, {Name: rollup.RouteEvents, Value: "Events"}, {Name: rollup.RouteOther, Value: "Other"}}
 }
@@ -340,7 +341,7 @@ func webhookKinds(webhooks []delivery.Webhook) (kinds []web.Pair) {
 	return kinds
 }
 
-// timesOf are the times of kinds, where there are more than one that have any.
+// timesOf returns the times of those kinds that have any; nil if fewer than two have.
 func timesOf(l *rollup.Latencies, kinds []web.Pair) (list []times) {
 	for _, k := range kinds {
 		if of := l.Kinds[k.Name]; of != nil {
@@ -354,7 +355,7 @@ func timesOf(l *rollup.Latencies, kinds []web.Pair) (list []times) {
 	return list
 }
 
-// uses are the keys that were used, with their names and limits.
+// uses returns the keys that were used, with their names and limits.
 func (p *Overview) uses(r *web.Request, in rollup.Range) ([]use, error) {
 	used, err := p.Counts.Keys(r.Context(), r.Session.WorkspaceID, in, mostKeys)
 	if err != nil || len(used) == 0 {

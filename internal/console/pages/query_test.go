@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
@@ -38,7 +36,7 @@ func (n *planNode) read() (rows float64, partitions int) {
 	return rows, partitions
 }
 
-func explain(ctx context.Context, pool *pgxpool.Pool, q *requestsQuery) (*planNode, error) {
+func explain(ctx context.Context, pool testkit.DB, q *requestsQuery) (*planNode, error) {
 	sql, args, _ := q.statement()
 	var text string
 	if err := pool.QueryRow(ctx, "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) "+sql, args...).Scan(&text); err != nil {

@@ -14,9 +14,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
@@ -26,19 +26,19 @@ import (
 // requestsPageSize is how many requests a page lists.
 const requestsPageSize = 50
 
-// requestsUsual is the time that the chart shows unless another one is chosen.
+// requestsUsual is the time range that the chart shows by default.
 const requestsUsual = "hour"
 
-// Requests are the pages of the request log. They also count requests for other pages.
+// Requests serves the pages of the request log.
 type Requests struct {
-	Pool      *pgxpool.Pool
+	Pool      pg.DB
 	Keys      *access.Store
 	Rollups   *rollup.Reader
 	Retention time.Duration // how long the log is kept
 	APIURL    string        // for "Copy as curl"
 }
 
-// Routes are the addresses of the pages.
+// Routes returns the routes of the pages.
 func (p *Requests) Routes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Pattern: "/requests", Access: web.SignedIn, Heavy: true, Handle: p.listPage},
@@ -46,26 +46,26 @@ func (p *Requests) Routes() []web.Route {
 	}
 }
 
-// requestsListBody is what the list of requests is made from.
+// requestsListBody is the template data of the list of requests.
 type requestsListBody struct {
 	List     []row
-	Chart    *drawing   // nil: the filter's time is too long ago
-	Bound    int64      // of what a chart counts row by row
-	Switch   []web.Link // to the other times that the chart can show
+	Chart    *drawing   // nil: the log has nothing in the filter's time range
+	Bound    int64      // how many rows a chart counts at most
+	Switch   []web.Link // to other time ranges of the chart
 	Chosen   web.Choice
 	Refused  []refusal
 	Filter   filter
 	Find     string     // what was searched for, as it was typed
 	Fault    string     // what is wrong with the filter; empty: nothing
-	Classes  []web.Pair // to choose from, and statuses
+	Classes  []web.Pair // of statuses, to choose from
 	Statuses []web.Pair
 	Keys     []web.Pair // id and name
-	End      *position  // where the search gave up; nil: it did not
-	Scanned  int64      // after how many requests
+	End      *position  // where the search stopped early; nil: it did not
+	Scanned  int64      // how many requests it examines at most
 	web.Pager
 }
 
-// Filtered tells whether the list is filtered.
+// Filtered reports whether the list is filtered.
 func (b *requestsListBody) Filtered() bool { return !b.Filter.isZero() }
 
 // Key and Status are filters.
@@ -80,10 +80,10 @@ func (b *requestsListBody) To() web.Moment {
 	return web.Moment{Name: "To", Field: "to", At: b.Filter.to}
 }
 
-// Ranged tells whether the filter has a time of its own.
+// Ranged reports whether the filter has its own time range.
 func (b *requestsListBody) Ranged() bool { return b.Filter.ranged() }
 
-// address is that of a page with the same filters and chart.
+// address returns the address of a page with the same filters and chart.
 func (b *requestsListBody) address(cursor string) string {
 	return b.rangeAddress(b.Chosen.Name, cursor)
 }
@@ -157,13 +157,13 @@ func (b *requestsListBody) read(r *web.Request) {
 	}
 }
 
-// fill looks for the requests, and draws the chart.
+// fill reads the requests and draws the chart.
 func (p *Requests) fill(ctx context.Context, body *requestsListBody, q *requestsQuery) error {
 	f, err := requestsFind(ctx, p.Pool, q)
 	if err != nil {
 		return err
 	}
-	if q.start.Newer && !f.more && f.end == nil { // there is nothing newer than this page, so that it is the first one
+	if q.start.Newer && !f.more && f.end == nil { // nothing is newer than this page, so it is the first one
 		q.start = newest()
 		if f, err = requestsFind(ctx, p.Pool, q); err != nil {
 			return err
@@ -185,7 +185,7 @@ func (p *Requests) fill(ctx context.Context, body *requestsListBody, q *requests
 	return err
 }
 
-// setLinks sets the addresses of the pages around this one.
+// setLinks sets the addresses of the neighbouring pages.
 func (b *requestsListBody) setLinks(q *requestsQuery, f *found) {
 	older, newer := f.more, q.start.ID != uuid.Nil
 	if q.start.Newer {
@@ -224,7 +224,7 @@ func (p *Requests) keyNames(ctx context.Context, workspaceID string) (list []web
 	return list, nil
 }
 
-// nameOf finds what a list has for an id; empty: nothing.
+// nameOf returns the value that a list has for an id; empty: none.
 func nameOf(id string, list []web.Pair) string {
 	if i := slices.IndexFunc(list, func(p web.Pair) bool { return p.Name == id }); i >= 0 {
 		return list[i].Value
@@ -232,10 +232,10 @@ func nameOf(id string, list []web.Pair) string {
 	return ""
 }
 
-// requestBody is what the page of one request is made from.
+// requestBody is the template data of the page of one request.
 type requestBody struct {
 	*row
-	Curl string // a line that makes it again; empty: the path is not known
+	Curl string // a curl command that repeats it; empty: the path is not known
 }
 
 func (p *Requests) requestPage(r *web.Request) error {
@@ -260,7 +260,7 @@ func (p *Requests) requestPage(r *web.Request) error {
 type row struct {
 	At       time.Time
 	RecordID uuid.UUID
-	ID       string // of X-Request-Id
+	ID       string // the header X-Request-Id
 	KeyID    string
 	Prefix   string
 	Method   string
@@ -269,19 +269,19 @@ type row struct {
 	Micros   int64
 	Bytes    int64
 	Rows     int64
-	KeyName  string // empty for a key that is not known any more
+	KeyName  string // empty for a key that no longer exists
 
-	// Empty for requests that an earlier version has recorded.
-	Path    string // percent-encoded; empty where it is the route
+	// Empty for requests that an earlier version recorded.
+	Path    string // percent-encoded; empty if it is the same as Route
 	Address string // of the caller
 	Agent   string // the header User-Agent
 	Problem *requestlog.Problem
 }
 
-// Target is the path as far as it is known: for requests of earlier versions the route.
+// Target returns the path as far as it is known: the route if Path is empty.
 func (r *row) Target() string { return cmp.Or(r.Path, r.Route) }
 
-// Why tells in some words what an error was about; empty where the status says it.
+// Why says in a few words what an error was about; empty if the status says it.
 func (r *row) Why() string {
 	switch {
 	case r.Problem == nil:
@@ -298,13 +298,13 @@ func (r *row) Why() string {
 	return strings.Join(names, ", ")
 }
 
-// Cursor names the request in addresses.
+// Cursor identifies the request in addresses.
 func (r *row) Cursor() string { return web.FormatCursor(position{At: r.At, ID: r.RecordID}) }
 
-// Millis is how long the request took.
+// Millis returns how long the request took, in milliseconds.
 func (r *row) Millis() float64 { return float64(r.Micros) / 1000 }
 
-// Look is the badge of its status.
+// Look returns the badge of the status.
 func (r *row) Look() string {
 	switch {
 	case r.Status >= 500:
@@ -315,33 +315,33 @@ func (r *row) Look() string {
 	return "good"
 }
 
-// filter is what requests are searched by. Empty parts select every request.
+// filter selects requests. Empty fields select every request.
 type filter struct {
 	key      string    // its id
-	status   string    // a status, or the first digit: 2 is with 3
-	from, to time.Time // a time from, and before to
+	status   string    // a status, or its first digit; 2 includes 3xx
+	from, to time.Time // from is inclusive, to is exclusive
 
-	// One of what was typed into the search.
+	// The search text sets one of these.
 	requestID string
 	path      string // percent-encoded
 	route     string // the pattern
 }
 
-// isZero tells whether it selects every request.
+// isZero reports whether it selects every request.
 func (f *filter) isZero() bool { return *f == filter{} }
 
-// ranged tells whether it has a time of its own.
+// ranged reports whether it has its own time range.
 func (f *filter) ranged() bool { return !f.from.IsZero() || !f.to.IsZero() }
 
-// searched tells whether it looks for an id, a path or a route. Refused requests have
-// none, because they are only counted.
+// searched reports whether it looks for an id, a path or a route. Refused requests have none,
+// because they are only counted.
 func (f *filter) searched() bool { return f.requestID != "" || f.path != "" || f.route != "" }
 
-// driver is the filter for which an index is used.
+// driver is the filter whose index a query uses.
 type driver int
 
 const (
-	byTime driver = iota // none
+	byTime driver = iota // no filter with an index
 	byRequestID
 	byPath
 	byError
@@ -364,7 +364,7 @@ func (f *filter) driving() driver {
 	return byTime
 }
 
-// statuses are those from the first to before the second; false: all.
+// statuses returns the range of statuses, from inclusive and to exclusive; false: all.
 func (f *filter) statuses() (from, to int, ok bool) {
 	n, err := strconv.Atoi(f.status)
 	switch {
@@ -378,13 +378,13 @@ func (f *filter) statuses() (from, to int, ok bool) {
 	return n, n + 1, true
 }
 
-// meets tells whether a status is one of the filter's.
+// meets reports whether the filter selects a status.
 func (f *filter) meets(status int) bool {
 	from, to, ok := f.statuses()
 	return !ok || from <= status && status < to
 }
 
-// search sets what was typed: the id of a request, a path, an address of the API, or a
+// search sets the field for a search text: the id of a request, a path, an address of the API, or a
 // route such as /v1/invoices/{id}.
 func (f *filter) search(text string) {
 	switch {
@@ -412,13 +412,13 @@ func (f *filter) search(text string) {
 	f.path = u.EscapedPath()
 }
 
-// isStatus tells whether a text is a status or the first digit of one.
+// isStatus reports whether a text is a status or the first digit of one.
 func isStatus(text string) bool {
 	n, err := strconv.Atoi(text)
 	return err == nil && (n == 2 || n == 4 || n == 5 || 200 <= n && n < 600)
 }
 
-// statusChoices are the answers to choose from: classes, and the statuses that accepted
+// statusChoices returns what to choose from: classes of statuses, and the statuses that accepted
 // requests get.
 func statusChoices() (classes, statuses []web.Pair) {
 	return []web.Pair{
@@ -430,27 +430,27 @@ func statusChoices() (classes, statuses []web.Pair) {
 		}
 }
 
-// position is where a page of the log ended, and what names one request.
+// position is where a page of the log ended, or identifies one request.
 type position struct {
 	At    time.Time `json:"a"`
 	ID    uuid.UUID `json:"i"`
-	Newer bool      `json:"n,omitempty"` // the page is that of newer requests than this
+	Newer bool      `json:"n,omitempty"` // the page has the requests newer than this
 }
 
-// newest is the position before the first page: after every request.
+// newest returns the position before the first page, later than every request.
 func newest() position { return position{At: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} }
 
-// maxScan is how many requests are looked at for one page at most. What an index finds
-// is less; for the rest the page says how far it looked.
+// maxScan is how many requests are examined for one page. A filter with an index finds fewer; for
+// the others, the page says how far it looked.
 const maxScan = 10_000
 
 // requestsQuery selects requests, the newest first.
 type requestsQuery struct {
 	workspaceID string
 	filter
-	since time.Time // when the oldest request that is kept was made
+	since time.Time // how far back the log goes
 	now   time.Time
-	start position // the page is of older requests than this, or of newer ones
+	start position // the page has requests older than this, or newer ones
 	limit int
 }
 
@@ -461,13 +461,13 @@ type found struct {
 	end  *position // where the search gave up after maxScan requests; nil: it did not
 }
 
-// planned has each statement planned for its arguments: for others, another index is the
-// right one. A plan for all arguments would be kept after some executions.
+// planned makes PostgreSQL plan each statement for its arguments, because these decide which index
+// is best. Otherwise it would keep one plan for all arguments after some executions.
 const planned = pgx.QueryExecModeCacheDescribe
 
 const (
 	columns = `at, record_id, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count, path, address, user_agent, problem`
-	// shown are the columns as scan reads them.
+	// shown lists the columns as scan reads them.
 	shown = `at, record_id, request_id, key_id, key_prefix, method, route, status, duration_us, bytes, row_count,
 	coalesce(path, ''), coalesce(host(address), ''), coalesce(user_agent, ''), problem`
 )
@@ -480,8 +480,8 @@ func scan(collectable pgx.CollectableRow) (row, error) {
 	return r, err
 }
 
-// statement is what finds a page, with its arguments. Narrowed tells that it does not
-// list every request that it looks at.
+// statement returns the SQL that finds a page, with its arguments. narrowed reports whether it
+// leaves out some of the requests that it examines.
 func (q *requestsQuery) statement() (sql string, args []any, narrowed bool) {
 	b := q.builder()
 	inner := b.scanned(columns, q.start, maxScan)
@@ -490,7 +490,7 @@ func (q *requestsQuery) statement() (sql string, args []any, narrowed bool) {
 }
 
 // requestsFind returns a page of requests.
-func requestsFind(ctx context.Context, pool *pgxpool.Pool, q *requestsQuery) (*found, error) {
+func requestsFind(ctx context.Context, pool pg.DB, q *requestsQuery) (*found, error) {
 	sql, args, narrowed := q.statement()
 	rows, err := pool.Query(ctx, sql, slices.Concat([]any{planned}, args)...)
 	if err != nil {
@@ -513,8 +513,8 @@ func requestsFind(ctx context.Context, pool *pgxpool.Pool, q *requestsQuery) (*f
 	return f, nil
 }
 
-// findEnd returns the last of maxScan requests; nil: there are fewer.
-func findEnd(ctx context.Context, pool *pgxpool.Pool, q *requestsQuery) (*position, error) {
+// findEnd returns the position of the last of maxScan requests; nil: there are fewer.
+func findEnd(ctx context.Context, pool pg.DB, q *requestsQuery) (*position, error) {
 	b := q.builder()
 	p := position{Newer: q.start.Newer}
 	reverse := position{Newer: !q.start.Newer}
@@ -530,7 +530,7 @@ func findEnd(ctx context.Context, pool *pgxpool.Pool, q *requestsQuery) (*positi
 	return &p, nil
 }
 
-// order lists from the position on.
+// order returns the ORDER BY clause that lists requests from the position on.
 func (p position) order() string {
 	if p.Newer {
 		return " ORDER BY at, record_id"
@@ -551,11 +551,11 @@ func (b *builder) arg(value any) string {
 	return fmt.Sprintf("$%d", len(b.args))
 }
 
-// scanned is the statement of the requests that are looked at, at most limit: those of the
-// time that are met by the one filter for which there is an index. rest has the others.
+// scanned returns the statement that selects the requests to examine, at most limit: those in the
+// time range that match the one filter with an index. rest has the other filters.
 func (b *builder) scanned(columns string, start position, limit int) string {
 	q := b.q
-	until := q.now.Add(time.Hour) // the clocks of other processes
+	until := q.now.Add(time.Hour) // clocks of other processes may be ahead
 	if !q.to.IsZero() && q.to.Before(until) {
 		until = q.to
 	}
@@ -565,9 +565,10 @@ func (b *builder) scanned(columns string, start position, limit int) string {
 	}
 	var sql strings.Builder
 	fmt.Fprintf(&sql, "SELECT %s FROM request_log WHERE workspace_id = %s AND at >= %s AND at < %s", columns, b.arg(q.workspaceID), b.arg(since), b.arg(until))
-	// Not as a parameter, because only then partitions without such requests are left out.
+	// The slots are literals, not parameters, so that PostgreSQL can leave out the other
+	// partitions.
 	switch slots := requestlog.Slots(since, until); {
-	case len(slots) == 0: // the time ended before the oldest request that is kept
+	case len(slots) == 0: // the time range ended before the oldest stored request
 		sql.WriteString(" AND false")
 	case len(slots) < requestlog.Partitions:
 		fmt.Fprintf(&sql, " AND slot IN (%s)", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(slots)), ","), "[]"))
@@ -592,10 +593,10 @@ func (b *builder) scanned(columns string, start position, limit int) string {
 	return sql.String()
 }
 
-// all is what rest returns where there is no further filter.
+// all is what rest returns if there is no further filter.
 const all = "true"
 
-// rest is the condition of the filters that scanned leaves out.
+// rest returns the condition of the filters that scanned leaves out.
 func (b *builder) rest() string {
 	q, by := b.q, b.q.driving()
 	parts := []string{}
@@ -605,7 +606,7 @@ func (b *builder) rest() string {
 	if q.route != "" {
 		parts = append(parts, "route = "+b.arg(q.route))
 	}
-	// The error index holds what it says; the exact status is still to be compared.
+	// The error index selects all errors, so the exact status still has to be compared.
 	if from, to, ok := q.statuses(); ok {
 		parts = append(parts, "status >= "+b.arg(from)+" AND status < "+b.arg(to))
 	}
@@ -616,7 +617,7 @@ func (b *builder) rest() string {
 }
 
 // findOne returns one request. The error is web.ErrNotFound, or the database's.
-func findOne(ctx context.Context, pool *pgxpool.Pool, workspaceID string, p position) (*row, error) {
+func findOne(ctx context.Context, pool pg.DB, workspaceID string, p position) (*row, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT `+shown+` FROM request_log WHERE workspace_id = $1 AND at = $2 AND record_id = $3 AND slot = ANY ($4)`,
 		workspaceID, p.At, p.ID, requestlog.Slots(p.At, p.At))
@@ -660,10 +661,10 @@ func (r refusal) Label() string {
 	return r.Reason
 }
 
-// refusedStatuses are the statuses of refused requests.
+// refusedStatuses returns the statuses of refused requests.
 func refusedStatuses() []int { return []int{400, 401, 405, 429, 431} }
 
-// statusOf is the status that requests get which are refused for a reason.
+// statusOf returns the status of requests that are refused for a reason.
 func statusOf(reason string) int {
 	switch reason {
 	case "rate_limit", "slow_down":
@@ -678,8 +679,9 @@ func statusOf(reason string) int {
 	return 401 // a key that is not valid
 }
 
-// refusals counts the refused requests since a moment by reason, those of a key or all.
-func refusals(ctx context.Context, pool *pgxpool.Pool, workspaceID, keyID string, since time.Time) ([]refusal, error) {
+// refusals counts the requests refused since a time by reason, for one key or, with an empty id,
+// for all.
+func refusals(ctx context.Context, pool pg.DB, workspaceID, keyID string, since time.Time) ([]refusal, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT reason, sum(refused)::bigint FROM request_refused
 		 WHERE workspace_id = $1 AND minute > $2 AND ($3 = '' OR key_id = $3) GROUP BY reason ORDER BY 2 DESC, reason`, workspaceID, since, keyID)
@@ -693,9 +695,9 @@ func refusals(ctx context.Context, pool *pgxpool.Pool, workspaceID, keyID string
 	return list, nil
 }
 
-// curl is a line for a shell that makes a request again, with a placeholder for the
-// key; empty where the path is not known in full. Query parameters are not in it, because
-// they are not kept.
+// curl returns a shell command that repeats a request, with a placeholder for the key; empty if the
+// path is not known in full or the method changes something. It has no query parameters, because
+// the log does not store them.
 func curl(apiURL string, r *row) string {
 	path := r.Target()
 	if path == "" || strings.Contains(path, "{") || strings.HasSuffix(path, "…") {
@@ -711,28 +713,28 @@ func curl(apiURL string, r *row) string {
 	default:
 		return ""
 	}
-	// The path is the caller's. It is percent-encoded, but neither what ends a quotation of
-	// the shell nor what curl reads as a pattern.
+	// The caller chose the path. It is percent-encoded, except for characters that end a shell
+	// quotation or that curl reads as a pattern.
 	path = strings.NewReplacer("'", "%27", "[", "%5B", "]", "%5D").Replace(path)
 	return "curl " + flags + " '" + strings.TrimSuffix(apiURL, "/") + path + "' -H 'Authorization: Bearer <API_KEY>'"
 }
 
-// maxCounted is how many rows are counted for a chart at most, the newest ones. It does
-// not bound what comes from counts by interval.
+// maxCounted is how many rows are counted for a chart, the newest first. It does not limit counts
+// by interval.
 const maxCounted = 50_000
 
-// lateness is how long a request may take to be counted by interval.
+// lateness is how long it may take until the counts by interval include a request.
 const lateness = time.Minute
 
-// span is the time that a chart is drawn for, in whole bars.
+// span is the time range of a chart, in whole bars.
 type span struct {
 	rollup.Range
 	title string
-	wider bool // the bars begin or end outside of the filter's time
+	wider bool // the bars begin or end outside the filter's time range
 }
 
-// spanOf is the time of the filter, or else the chosen one. It is false for a filter whose
-// time is before that of the oldest request.
+// spanOf returns the time range of the filter, or else the chosen one. It returns false if no
+// stored request can be in the filter's time range.
 func spanOf(f *filter, chosen web.Choice, since, now time.Time) (s span, ok bool) {
 	if !f.ranged() {
 		return span{rollup.Last(now, chosen.Width, chosen.Spans), "Requests " + chosen.Title, false}, true
@@ -761,7 +763,7 @@ func spanOf(f *filter, chosen web.Choice, since, now time.Time) (s span, ok bool
 
 const byHour = "by hour"
 
-// spanFrom is the time of a filter, in bars of a width.
+// spanFrom returns the time range of a filter, in bars of the given width.
 func spanFrom(f *filter, from, to time.Time, width time.Duration, by string) span {
 	s := span{title: "Requests in the chosen time, " + by}
 	s.From, s.Width = from.Truncate(width), width
@@ -774,12 +776,12 @@ func (s *span) bars() []web.Bar {
 	return web.Empty(s.From, s.Width, s.Spans, len(web.RequestSeries()))
 }
 
-// drawing is a chart, and what it leaves out.
+// drawing is a chart and what it leaves out.
 type drawing struct {
 	*web.Chart
-	Counted bool      // row by row, and not from counts by interval
-	Since   time.Time // requests before it are missing; zero: none are
-	Wider   bool      // the bars begin or end outside of the filter's time
+	Counted bool      // row by row, not from counts by interval
+	Since   time.Time // requests before it are missing; zero: none
+	Wider   bool      // the bars begin or end outside the filter's time range
 }
 
 // draw draws the requests that meet a query.
@@ -796,7 +798,7 @@ func (p *Requests) draw(ctx context.Context, q *requestsQuery, s span) (*drawing
 		return nil, err
 	}
 	if d.Counted && !d.Since.IsZero() && q.rolledUp() {
-		// Of so many requests, the hours tell more than some of the minutes.
+		// With so many requests, hourly counts of all say more than finer counts of some.
 		if hours := spanFrom(&q.filter, s.From, s.End(), time.Hour, byHour); hours.Kept(q.now) {
 			return p.draw(ctx, q, hours)
 		}
@@ -819,7 +821,7 @@ func (p *Requests) draw(ctx context.Context, q *requestsQuery, s span) (*drawing
 	return d, nil
 }
 
-// draws tells whether requests of a series can meet the filter.
+// draws reports whether requests of a series can meet the filter.
 func (f *filter) draws(series int) bool {
 	switch series {
 	case web.Refused:
@@ -831,13 +833,13 @@ func (f *filter) draws(series int) bool {
 	return f.status == "" || f.status[0] == '2' || f.status[0] == '3'
 }
 
-// rolledUp tells whether there are counts by interval of what meets the filter.
+// rolledUp reports whether counts by interval exist for the filter.
 func (f *filter) rolledUp() bool {
-	return !f.searched() && len(f.status) < 2 // of a key, of a class of answers
+	return !f.searched() && len(f.status) < 2 // they exist for a key and for a class of statuses
 }
 
-// addRollups adds requests from counts by interval, those of all series: a class of answers
-// is a series. Since is when requests began to be counted, where there are older ones.
+// addRollups adds the counts by interval to all series; a class of statuses is a series. since is
+// when counting began if there are older requests, otherwise zero.
 func (p *Requests) addRollups(ctx context.Context, q *requestsQuery, s span, bars []web.Bar) (since time.Time, err error) {
 	if q.key != "" {
 		spans, err := p.Rollups.Key(ctx, q.workspaceID, s.Range, q.key)
@@ -859,8 +861,8 @@ func (p *Requests) addRollups(ctx context.Context, q *requestsQuery, s span, bar
 	return p.uncounted(ctx, q, s)
 }
 
-// uncounted returns when requests began to be counted by interval; zero where there are no
-// older ones in the time of the chart.
+// uncounted returns when counting by interval began; zero if the chart's time range has no older
+// requests.
 func (p *Requests) uncounted(ctx context.Context, q *requestsQuery, s span) (since time.Time, err error) {
 	if since, err = p.Rollups.RequestsSince(ctx, q.workspaceID); err != nil {
 		return since, err
@@ -882,8 +884,9 @@ func (p *Requests) uncounted(ctx context.Context, q *requestsQuery, s span) (sin
 	return since, nil
 }
 
-// addCounted adds requests that it counts, the newest maxCounted, and refused ones, which
-// are kept by the minute. Since is where it stopped.
+// addCounted counts the newest maxCounted requests row by row and adds them to bars. It also adds
+// refused requests, which are stored by the minute. since is where it stopped; zero if it counted
+// all.
 func (p *Requests) addCounted(ctx context.Context, q *requestsQuery, s span, bars []web.Bar) (since time.Time, err error) {
 	all := *q
 	all.since, all.from, all.to, all.start = s.From, s.From, s.End(), newest()
@@ -913,12 +916,12 @@ func (p *Requests) addCounted(ctx context.Context, q *requestsQuery, s span, bar
 	return since, err
 }
 
-// none is the series of what is not drawn.
+// none is the series of requests that are not drawn.
 const none = -1
 
-// addRows adds the counts of a statement, which returns for each bar and kind how many meet
-// the filter, how many rows were looked at, and the oldest of them. Since is the oldest row,
-// where there were maxCounted; otherwise zero.
+// addRows adds the counts of a statement. For each bar and kind, the statement returns how many
+// rows meet the filter, how many it examined, and the time of the oldest. since is the time of the
+// oldest row if there were maxCounted, otherwise zero.
 func addRows(ctx context.Context, p *Requests, s span, bars []web.Bar, sql string, args []any, seriesOf func(kind string) int) (since time.Time, err error) {
 	rows, err := p.Pool.Query(ctx, sql, slices.Concat([]any{planned}, args)...)
 	if err != nil {

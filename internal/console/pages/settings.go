@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -16,18 +15,18 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// Settings is the page with the settings of a workspace: its name, and who gets mail about its
+// Settings serves the page with the settings of a workspace: its name, and who gets mail about its
 // webhooks.
 type Settings struct {
-	Pool       *pgxpool.Pool
+	Pool       pg.DB
 	Workspaces *eventlog.Workspaces
 	Mailer     *mail.Mailer
 	Signing    *signingkey.Keys // nil: nothing is signed
-	Host       string           // of the API, with which the names of trees begin
-	KeysURL    string           // of the API's page about keys
+	Host       string           // host of the API, with which the names of trees begin
+	KeysURL    string           // address of the API's page about signing keys
 }
 
-// Routes are the addresses of the pages.
+// Routes returns the routes of the page.
 func (p *Settings) Routes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Pattern: "/settings", Access: web.SignedIn, Handle: p.page},
@@ -36,23 +35,23 @@ func (p *Settings) Routes() []web.Route {
 	}
 }
 
-// settingsBody is what the page is made from.
+// settingsBody is the template data of the page.
 type settingsBody struct {
 	ID, Name string
 	Email    string // as it was typed, or as it is saved
 	Saved    string // the addresses that are saved
-	Mail     bool   // there is a mail server
+	Mail     bool   // a mail server is configured
 	Faults   web.Faults
-	Test     string // why no test mail is sent
+	Test     string // why no test mail was sent
 	Restored bool
-	Trees    []tree // of the event feed, which are signed
+	Trees    []tree // the signed trees of the event feed
 	KeysURL  string
 }
 
 // tree is a tree of events with the verifier keys of its checkpoints.
 type tree struct {
 	WithPay bool
-	Keys    []string // the present one first
+	Keys    []string // the current one first
 }
 
 func (p *Settings) body(r *web.Request) (*settingsBody, error) {
@@ -65,7 +64,7 @@ func (p *Settings) body(r *web.Request) (*settingsBody, error) {
 	return b, err
 }
 
-// trees are the trees of a workspace's feed.
+// trees returns the signed trees of a workspace's feed; nil: nothing is signed.
 func (p *Settings) trees(workspaceID string) (list []tree, err error) {
 	if p.Signing == nil {
 		return nil, nil
@@ -127,7 +126,7 @@ func (p *Settings) save(r *web.Request) error {
 	return r.Redirect("/settings?did=settings-saved")
 }
 
-// change saves what is not nil.
+// change saves the values that are not nil.
 func (p *Settings) change(r *web.Request, name, email *string) error {
 	return pg.InTx(r.Context(), p.Pool, func(tx pgx.Tx) error {
 		if err := p.Workspaces.Set(r.Context(), tx, r.Session.WorkspaceID, name, email); err != nil {

@@ -14,21 +14,21 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signaturecheck"
 )
 
-// Webhooks are the pages of webhooks and of what was delivered to them.
+// Webhooks serves the pages of webhooks and their deliveries.
 type Webhooks struct {
-	Pool        *pgxpool.Pool
+	Pool        pg.DB
 	Store       *delivery.Store
-	Settings    policy.Settings // those of Store
+	Settings    policy.Settings // the settings of Store
 	TestTimeout time.Duration   // how long "Send test" waits for the receiver's answer
 }
 
@@ -38,7 +38,7 @@ type webhooksRow struct {
 	Look      string // on, failing, paused or off
 	Succeeded int64  // attempts in the last 24 hours
 	Failed    int64
-	Backlog   *delivery.Backlog // in the list and on its page; nil: it is not paused
+	Backlog   *delivery.Backlog // in the list and on the webhook's page; nil: it is not paused
 	Spark     *web.Spark        // attempts of the last 24 hours, in the list; nil: there were none
 }
 
@@ -60,10 +60,10 @@ func newRow(w *delivery.Webhook) webhooksRow {
 	return r
 }
 
-// Title is the webhook's name; without one, host and path.
+// Title returns the webhook's name or, without one, its host and path.
 func (r webhooksRow) Title() string { return cmp.Or(r.Name, r.Label()) }
 
-// All tells whether the webhook gets every type.
+// All reports whether the webhook gets every event type.
 func (r webhooksRow) All() bool { return slices.Contains(r.Events, delivery.AllEvents) }
 
 // EventsLabel describes the events that the webhook gets.
@@ -74,8 +74,8 @@ func (r webhooksRow) EventsLabel() string {
 	return web.Plural(len(r.Events), "event type", "event types")
 }
 
-// SuccessRate is the share of the attempts of the last 24 hours that succeeded, rounded
-// down to a tenth of a per cent, so that 100 % means all of them.
+// SuccessRate returns the share of the attempts of the last 24 hours that succeeded, rounded down
+// to a tenth of a per cent, so that 100 % means all of them.
 func (r webhooksRow) SuccessRate() string {
 	permille := r.Succeeded * 1000 / max(r.Succeeded+r.Failed, 1)
 	if permille%10 == 0 {
@@ -84,8 +84,8 @@ func (r webhooksRow) SuccessRate() string {
 	return fmt.Sprintf("%d.%d %%", permille/10, permille%10)
 }
 
-// NoticeParts splits the webhook's notice, so that the moments in it can be shown
-// in the reader's zone; empty without a notice.
+// NoticeParts splits the webhook's notice, so that the page can show its times in the reader's
+// zone; empty without a notice.
 func (r webhooksRow) NoticeParts() []web.Part {
 	if r.Notice == nil {
 		return nil
@@ -105,12 +105,12 @@ func (p *Webhooks) find(r *web.Request, id string) (*delivery.Webhook, error) {
 	return w, nil
 }
 
-// webhooksListBody is what the list of webhooks is made from.
+// webhooksListBody is the template data of the list of webhooks.
 type webhooksListBody struct {
 	List  []webhooksRow
 	Max   int
 	Told  bool       // somebody gets mail when a webhook fails
-	Chart *web.Chart // of all of them together; nil without any
+	Chart *web.Chart // attempts of all webhooks together; nil: there are no webhooks
 }
 
 func (p *Webhooks) listPage(r *web.Request) error {
@@ -142,8 +142,8 @@ func (p *Webhooks) listPage(r *web.Request) error {
 	return r.Show("webhooks", web.View{Title: "Webhooks", Section: "webhooks", Body: body})
 }
 
-// told tells whether the workspace has an address for mail about its webhooks.
-func told(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (told bool, err error) {
+// told reports whether the workspace has an address for mail about its webhooks.
+func told(ctx context.Context, pool pg.DB, workspaceID string) (told bool, err error) {
 	err = pool.QueryRow(ctx, `SELECT coalesce(notify_email, '') <> '' FROM workspace WHERE workspace_id = $1`, workspaceID).Scan(&told)
 	if err != nil {
 		return false, fmt.Errorf("cannot look for the workspace's addresses: %w", err)
@@ -151,8 +151,8 @@ func told(ctx context.Context, pool *pgxpool.Pool, workspaceID string) (told boo
 	return told, nil
 }
 
-// attemptsChart draws the attempts of the last 24 hours by hour; those of one
-// webhook, or with an empty id of all.
+// attemptsChart draws the attempts of the last 24 hours by hour, of one webhook or, with an empty
+// id, of all.
 func (p *Webhooks) attemptsChart(ctx context.Context, workspaceID, webhookID string, now time.Time) (*web.Chart, error) {
 	bars, err := attempts(ctx, p.Pool, workspaceID, webhookID, now)
 	if err != nil {
@@ -165,8 +165,8 @@ func webhooksAttemptSeries() []web.Series {
 	return []web.Series{{Name: "Succeeded", Look: web.Good}, {Name: "Failed", Look: web.Bad}}
 }
 
-// attempts counts those of attemptsChart.
-func attempts(ctx context.Context, pool *pgxpool.Pool, workspaceID, webhookID string, now time.Time) ([]web.Bar, error) {
+// attempts returns the bars of attemptsChart.
+func attempts(ctx context.Context, pool pg.DB, workspaceID, webhookID string, now time.Time) ([]web.Bar, error) {
 	const succeeded, failed = 0, 1
 	bars := web.Empty(now.Truncate(time.Hour).Add(-23*time.Hour), time.Hour, 24, 2)
 	rows, err := pool.Query(ctx, `
@@ -198,10 +198,10 @@ func attempts(ctx context.Context, pool *pgxpool.Pool, workspaceID, webhookID st
 // deliveriesPageSize is how many deliveries a page lists.
 const deliveriesPageSize = 25
 
-// webhookBody is what the page of a webhook is made from.
+// webhookBody is the template data of the page of a webhook.
 type webhookBody struct {
 	Webhook    webhooksRow
-	Failing    *delivery.Failing // nil: it is off or not failing
+	Failing    *delivery.Failing // nil: the webhook is off or not failing
 	Chart      *web.Chart
 	Outcomes   []outcomeRow // of the failed attempts
 	Deliveries []delivery.Delivery
@@ -209,22 +209,22 @@ type webhookBody struct {
 	Type       string
 	From, To   web.Moment
 	About      string    // an id or a number that was searched for
-	LookedAtTo time.Time // older deliveries were not looked at; zero: all were
+	LookedAtTo time.Time // older deliveries were not searched; zero: all were
 	States     []string  // to choose from
 	Types      []string
-	Live       bool   // the page renews itself
-	Here       string // the first page's address with its filters
-	This       string // this page's address
+	Live       bool   // the page refreshes itself
+	Here       string // address of the first page with these filters
+	This       string // address of this page
 	web.Pager
 }
 
-// outcomeRow is how many attempts had an outcome.
+// outcomeRow is the number of attempts with an outcome.
 type outcomeRow struct {
 	Outcome attempt.Outcome
 	Count   int64
 }
 
-// Filtered tells whether the deliveries are filtered.
+// Filtered reports whether the deliveries are filtered.
 func (b *webhookBody) Filtered() bool {
 	return b.State != "" || b.Type != "" || b.About != "" || !b.From.At.IsZero() || !b.To.At.IsZero()
 }
@@ -259,12 +259,12 @@ func (p *Webhooks) webhookPage(r *web.Request) error {
 	return r.Show("webhook", web.View{Title: body.Webhook.Title(), Section: "webhooks", Body: body})
 }
 
-// Choosable tells whether a delivery can be chosen to be sent again with others.
+// Choosable reports whether a delivery can be chosen to be sent again with others.
 func (b *webhookBody) Choosable(d delivery.Delivery) bool {
 	return d.State == policy.Failed || d.State == policy.Cancelled
 }
 
-// AnyChoosable tells whether the page has such a delivery.
+// AnyChoosable reports whether the page has such a delivery.
 func (b *webhookBody) AnyChoosable() bool {
 	for i := range b.Deliveries {
 		if b.Choosable(b.Deliveries[i]) {
@@ -274,10 +274,11 @@ func (b *webhookBody) AnyChoosable() bool {
 	return false
 }
 
-// webhooksMaxCounted is how many deliveries are counted for a list; of more it says "10,000+".
+// webhooksMaxCounted is how many deliveries are counted for a list; if there are more, it says
+// "10,000+".
 const webhooksMaxCounted = 10_000
 
-// listDeliveries reads the filters and the page of deliveries that the address asks for.
+// listDeliveries reads the filters from the address, and the page of deliveries from the store.
 func (b *webhookBody) listDeliveries(r *web.Request, store *delivery.Store) error {
 	b.From, b.To, b.About = r.QueryMoment("From", "from"), r.QueryMoment("To", "to"), r.Query("about")
 	if s := r.Query("state"); slices.Contains(b.States, s) {
@@ -309,8 +310,8 @@ func (b *webhookBody) listDeliveries(r *web.Request, store *delivery.Store) erro
 	return err
 }
 
-// showing tells which of how many deliveries a page has. What a search finds in all is not
-// known before its end.
+// showing says which deliveries a page has, and of how many. The total of a search is unknown
+// before its last page.
 func showing(r *web.Request, store *delivery.Store, webhookID string, q delivery.Query, page *delivery.Page) (string, error) {
 	n := len(page.Deliveries)
 	if n == 0 {
@@ -337,8 +338,7 @@ func showing(r *web.Request, store *delivery.Store, webhookID string, q delivery
 // testPoll is how often "Send test" looks for the receiver's answer.
 const testPoll = 50 * time.Millisecond
 
-// test sends a test and waits for the answer, which the page of the delivery then
-// shows.
+// test sends a test and waits for the receiver's answer, which the page of the delivery then shows.
 func (p *Webhooks) test(r *web.Request) error {
 	w, err := p.find(r, r.Path("webhook"))
 	if err != nil {
@@ -348,7 +348,7 @@ func (p *Webhooks) test(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	r.Leave() // the receiver is waited for without a connection
+	r.Leave() // waiting for the receiver needs no place
 	id := eventID + "_" + w.ID
 	ctx, cancel := context.WithTimeout(r.Context(), p.TestTimeout)
 	defer cancel()
@@ -385,23 +385,23 @@ func (p *Webhooks) turnOn(r *web.Request) error {
 	if w.TurnedOffAt.IsZero() {
 		return r.Redirect(web.Address("/webhooks/"+w.ID, "did", "webhook-on"))
 	}
-	// It has missed events since it began to fail, which the next page suggests.
+	// The webhook has missed events since it began to fail. The next page offers to send them.
 	since := cmp.Or(w.TurnedOffSince.Time, w.TurnedOffAt.Time)
 	return r.Redirect(web.Address("/webhooks/"+w.ID+"/missed", "did", "webhook-on", "since", since.Format(time.RFC3339)))
 }
 
-// webhookIDLength is that of wh_ and a UUID, at the end of a delivery's id.
+// webhookIDLength is the length of a webhook's id, wh_ and a UUID, which ends a delivery's id.
 const webhookIDLength = 3 + 36
 
-// deliveryBody is what the page of a delivery is made from.
+// deliveryBody is the template data of the page of a delivery.
 type deliveryBody struct {
 	Delivery *delivery.FullDelivery
 	Webhook  webhooksRow
 	Attempts []attemptRow // the newest first
-	Headers  []web.Pair   // those of the last attempt
+	Headers  []web.Pair   // of the last attempt
 	Pretty   string       // the body, indented
 	Finished bool
-	Waits    bool // for a next attempt that can be made now
+	Waits    bool // waits for its next attempt, which can be made now
 }
 
 // attemptRow is an attempt as the page shows it.
@@ -411,13 +411,13 @@ type attemptRow struct {
 	Status     int // 0: no answer
 	StatusText string
 	Failed     bool
-	Failure    string // what went wrong, as far as the status does not tell
+	Failure    string // what went wrong, without repeating the status
 	Millis     int64
 	Answer     string
 }
 
-// findDelivery returns a delivery to a webhook of the session's workspace, of an event that the
-// session may see.
+// findDelivery returns a delivery to a webhook of the session's workspace, if the session may see
+// its event.
 func (p *Webhooks) findDelivery(r *web.Request) (*delivery.FullDelivery, *delivery.Webhook, error) {
 	id := r.Path("delivery")
 	if len(id) <= webhookIDLength {
@@ -451,8 +451,8 @@ func (p *Webhooks) deliveryPage(r *web.Request) error {
 	return r.Show("delivery", web.View{Title: d.EventType, Section: "webhooks", Body: body})
 }
 
-// headersSent are the headers of the last attempt. The signature and its secret
-// are not kept, so of that header only the time is known, which is the attempt's.
+// headersSent returns the headers of the last attempt. Signatures and the secrets used are not
+// stored, so of the signature only the time is known: the time of the attempt.
 func (p *Webhooks) headersSent(d *delivery.FullDelivery, standard bool, newestFirst []attemptRow) []web.Pair {
 	brand := p.Settings.Brand
 	list := []web.Pair{
@@ -512,7 +512,7 @@ func (p *Webhooks) retry(r *web.Request) error {
 	return r.Redirect("/deliveries/" + url.PathEscape(d.ID) + "?did=retried")
 }
 
-// resendSeveral sends the chosen deliveries of a page again, and shows the page once more.
+// resendSeveral sends the chosen deliveries of a page again, and leads back to the page.
 func (p *Webhooks) resendSeveral(r *web.Request) error {
 	w, err := p.find(r, r.Path("webhook"))
 	if err != nil {
@@ -539,7 +539,7 @@ func (p *Webhooks) resendSeveral(r *web.Request) error {
 	return r.Redirect("/webhooks/" + w.ID + "?" + values.Encode())
 }
 
-// missedBody is what the page "Send missed" is made from.
+// missedBody is the template data of the page "Send missed".
 type missedBody struct {
 	Webhook webhooksRow
 	Since   time.Time
@@ -548,8 +548,8 @@ type missedBody struct {
 	Fault   string
 }
 
-// readSince reads the moment that the page or its form names; by default a day
-// ago.
+// readSince reads the time that the page or its form asks for; empty: a day ago. A time before the
+// retention becomes the earliest possible one.
 func (p *Webhooks) readSince(b *missedBody, text string, now time.Time) {
 	b.Since = now.Add(-24 * time.Hour).Truncate(time.Minute)
 	if text == "" {
@@ -617,7 +617,7 @@ func (p *Webhooks) sendMissed(r *web.Request) error {
 	return r.Redirect("/webhooks/" + w.ID + "?did=missed")
 }
 
-// pausing are the buttons that pause a webhook and resume it.
+// pausing serves the buttons that pause and resume a webhook.
 type pausing struct{ *Webhooks }
 
 func (p pausing) pause(r *web.Request) error {
@@ -644,7 +644,7 @@ func (p pausing) resume(r *web.Request) error {
 
 func (p *Webhooks) create(r *web.Request) error {
 	f, events := webhooksReadForm(r)
-	// The store's faults beside those of the choice, so that the page shows all.
+	// Add the store's faults to those of the choice, so that the page shows all.
 	f.addFaults(p.Store.Check(f.change(events)))
 	if len(f.Faults) > 0 {
 		return webhooksShowForm(r, http.StatusUnprocessableEntity, f)
@@ -661,7 +661,7 @@ func (p *Webhooks) create(r *web.Request) error {
 	return p.showSecret(r, w, false)
 }
 
-// webhooksSecretBody is what the page that shows a signing secret is made from.
+// webhooksSecretBody is the template data of the page that shows a signing secret.
 type webhooksSecretBody struct {
 	Webhook delivery.Webhook
 	Secret  string
@@ -716,14 +716,14 @@ func (p *Webhooks) edit(r *web.Request) error {
 	return r.Redirect("/webhooks/" + w.ID + "?did=webhook-saved")
 }
 
-// confirmBody is what the pages that ask for confirmation are made from.
+// confirmBody is the template data of the pages that ask for confirmation.
 type confirmBody struct {
 	Webhook webhooksRow
 	Overlap time.Duration
-	OldEnds time.Time // when the present secret would end
+	OldEnds time.Time // when the current secret would end
 }
 
-// confirm shows a page that asks for confirmation.
+// confirm returns a handler for a page that asks for confirmation.
 func (p *Webhooks) confirm(page, title string) web.Handler {
 	return func(r *web.Request) error {
 		w, err := p.find(r, r.Path("webhook"))
@@ -758,17 +758,17 @@ func (p *Webhooks) delete(r *web.Request) error {
 	return r.Redirect("/webhooks?did=webhook-deleted")
 }
 
-// webhooksForm is the form of a webhook: as it was sent, and what is wrong with it.
+// webhooksForm is the form of a webhook, as it was sent, with its faults.
 type webhooksForm struct {
-	ID                string // empty: a new one
+	ID                string // empty: a new webhook
 	Address           string
 	Name, Description string
-	Standard          bool // with the headers of Standard Webhooks
+	Standard          bool // also send the headers of Standard Webhooks
 	All               bool
 	Chosen            map[string]bool
 	Groups            []web.EventGroup
 	Faults            web.Faults
-	Restored          bool // it was sent after its session had ended
+	Restored          bool // from a draft
 }
 
 func webhooksShowForm(r *web.Request, status int, f *webhooksForm) error {
@@ -780,8 +780,7 @@ func webhooksShowForm(r *web.Request, status int, f *webhooksForm) error {
 	return r.ShowStatus(status, "webhook-form", web.View{Title: title, Section: "webhooks", Body: f})
 }
 
-// webhooksReadForm reads the form that was sent and returns the event types that it
-// chooses.
+// webhooksReadForm reads the form and returns the chosen event types.
 func webhooksReadForm(r *web.Request) (f *webhooksForm, events []string) {
 	f = &webhooksForm{
 		ID: r.Path("webhook"), Address: r.Field("address"), Name: r.Field("name"), Description: r.Field("description"),
@@ -806,7 +805,7 @@ func webhooksReadForm(r *web.Request) (f *webhooksForm, events []string) {
 	return f, events
 }
 
-// restored is the form that was sent to this page after its session had ended; nil: none.
+// restored returns the form from the draft for this page; nil: none.
 func restored(r *web.Request) *webhooksForm {
 	if !r.RestoreDraft() {
 		return nil
@@ -816,19 +815,19 @@ func restored(r *web.Request) *webhooksForm {
 	return f
 }
 
-// change is what the form changes of a webhook, with the event types it chooses.
+// change returns the form as a change of a webhook, with these event types.
 func (f *webhooksForm) change(events []string) delivery.Change {
 	return delivery.Change{URL: &f.Address, Events: events, Name: &f.Name, Description: &f.Description, Standard: &f.Standard}
 }
 
-// MaxName is how many characters a name may have.
+// MaxName returns how many characters a name may have.
 func (f *webhooksForm) MaxName() int { return delivery.MaxName }
 
-// MaxDescription is how many characters a description may have.
+// MaxDescription returns how many characters a description may have.
 func (f *webhooksForm) MaxDescription() int { return delivery.MaxDescription }
 
-// addFaults adds what the store finds wrong with the input. It returns false for
-// other errors.
+// addFaults adds the faults that the store found. It returns false if there are none, or err is
+// about something else.
 func (f *webhooksForm) addFaults(err error) bool {
 	found := false
 	for _, one := range web.Joined(err) {
@@ -864,7 +863,7 @@ var errNoAddress = errors.New("enter the address of your program")
 
 var errTooMany = fmt.Errorf("a workspace can have at most %d webhooks. Delete one first", delivery.MaxWebhooks)
 
-// newPage shows the form of a new webhook, where there can be a further one.
+// newPage shows the form of a new webhook, unless the workspace has the maximum number.
 func newPage(store *delivery.Store) web.Handler {
 	return func(r *web.Request) error {
 		list, err := store.List(r.Context(), r.Session.WorkspaceID)
@@ -881,7 +880,7 @@ func newPage(store *delivery.Store) web.Handler {
 	}
 }
 
-// checkAddress tells while a person types whether an address will be accepted.
+// checkAddress says, while a person types an address, why it would be refused.
 func (p *Webhooks) checkAddress(r *web.Request) error {
 	fault := ""
 	address := r.Query("address")
@@ -891,7 +890,7 @@ func (p *Webhooks) checkAddress(r *web.Request) error {
 	return r.ShowPart("webhook-form", "address-fault", fault)
 }
 
-// Routes are the addresses of the pages.
+// Routes returns the routes of the pages.
 func (p *Webhooks) Routes() []web.Route {
 	return []web.Route{
 		{Method: http.MethodGet, Pattern: "/webhooks", Access: web.SignedIn, Handle: p.listPage},

@@ -1,6 +1,6 @@
-// Package sample fills workspaces as months of use do, with as many deliveries and
-// requests as are wanted, and knows the addresses of the console's pages about them.
-// Tests and benchmarks measure every page with it.
+// Package sample fills workspaces with what months of use leave behind, with any number of
+// deliveries and requests, and lists the addresses of the console's pages about them. Tests and
+// benchmarks measure every page with it.
 package sample
 
 import (
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -21,10 +20,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// Filler fills workspaces. Its pool is that of an owner of the tables, in a database whose
-// log takes entries from any clock: log_clock() returns NULL there.
+// Filler fills workspaces. Its pool connects as an owner of the tables, to a database whose log
+// accepts entries from any clock: log_clock() returns NULL there.
 type Filler struct {
-	Pool     *pgxpool.Pool
+	Pool     pg.DB
 	Keys     *access.Store
 	Webhooks *delivery.Store
 	Rollups  *rollup.Writer
@@ -32,14 +31,14 @@ type Filler struct {
 	Clock    func() time.Time
 }
 
-// Workspace is one that was filled.
+// Workspace is a filled workspace.
 type Workspace struct {
 	ID       string
-	Requests int    // how many it has, and as many deliveries
+	Requests int    // how many requests it has, and how many events and deliveries
 	Key      string // id of the key that made the requests
 	Unused   string // id of a key that made none
-	Webhook  string // id of the one that got the deliveries
-	Failing  string // id of one that gets nothing
+	Webhook  string // id of the webhook that got the deliveries
+	Failing  string // id of a failing webhook, which got nothing
 	Event    string // id of an event in the middle
 	Delivery string // id of its delivery
 	Record   string // cursor of a request in the middle
@@ -51,16 +50,16 @@ const (
 	keys      = 40
 	anomalies = 100
 	changes   = 200 // in the audit trail
-	days      = 25  // that events, deliveries and requests are spread over
+	days      = 25  // over which events, deliveries and requests are spread
 )
 
-// at is the moment of one of the events, deliveries and requests, the oldest first.
+// at returns the time of the i-th event, delivery and request, the oldest first.
 func (w *Workspace) at(i int) time.Time {
 	return w.now.Add(-days * 24 * time.Hour / time.Duration(w.Requests) * time.Duration(w.Requests-i))
 }
 
-// Fill makes a workspace with n requests, n events and n deliveries of them, and with
-// some keys, webhooks, anomalies and changes.
+// Fill creates a workspace with n requests, n events and n deliveries of them, and with some keys,
+// webhooks, anomalies and changes.
 func (f *Filler) Fill(ctx context.Context, id string, n int) (*Workspace, error) {
 	w := &Workspace{ID: id, Requests: n, now: f.Clock().UTC()}
 	if _, err := f.Pool.Exec(ctx, `SELECT workspace_create($1, $1, now())`, id); err != nil {
@@ -96,7 +95,7 @@ func (f *Filler) makeWebhooks(ctx context.Context, w *Workspace) error {
 	return f.exec(ctx, pgx.NamedArgs{"webhook": w.Failing, "since": w.now.Add(-30 * time.Hour)}, `UPDATE webhook SET failing_since = @since WHERE webhook_id = @webhook`)
 }
 
-// makeEvents appends the events and counts them as projected.
+// makeEvents appends the events, marks them as projected, and records some as anomalies.
 func (f *Filler) makeEvents(ctx context.Context, w *Workspace) error {
 	done := 0
 	log, err := eventlog.New(eventlog.Config{
@@ -152,7 +151,7 @@ func (f *Filler) makeRequests(ctx context.Context, w *Workspace) error {
 		 SELECT @workspace, date_trunc('minute', @now::timestamptz) - g * interval '7 minutes', 'rate_limit', @key, 3 + g % 5 FROM generate_series(1, 5) g`)
 }
 
-// count makes the counts by interval that serving and delivering would have made.
+// count writes the counts by interval that serving and delivering would have written.
 func (f *Filler) count(ctx context.Context, w *Workspace) error {
 	for i := range w.Requests {
 		at := w.at(i)
@@ -180,7 +179,7 @@ func (f *Filler) makeChanges(ctx context.Context, w *Workspace) error {
 	})
 }
 
-// pick finds what single pages are about.
+// pick chooses the event, delivery and request for the pages about a single one.
 func (f *Filler) pick(ctx context.Context, w *Workspace) error {
 	if err := f.Pool.QueryRow(ctx, `SELECT id FROM event_log WHERE workspace_id = $1 AND position = $2`, w.ID, w.Requests/2).Scan(&w.Event); err != nil {
 		return err

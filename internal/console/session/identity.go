@@ -29,23 +29,23 @@ import (
 
 // IdentityConfig describes an OpenID Connect provider.
 type IdentityConfig struct {
-	Issuer       string // its address, as in its discovery document
+	Issuer       string // the provider's address, as in its discovery document
 	ClientID     string
 	ClientSecret string
-	Scopes       []string // requested besides openid, profile and email
+	Scopes       []string // requested in addition to openid, profile and email
 
-	// Claim is the claim of the ID token that decides where a person may go: a
-	// string or a list of strings, such as groups. Default groups.
+	// Claim is the ID token claim that decides which workspaces a person may open: a string or a
+	// list of strings, such as groups. Default groups.
 	Claim string
-	// Map gives the grants of each value of the claim. Empty: the values are grants
-	// themselves, such as acme:admin.
+	// Map holds the grants for each value of the claim. Empty: the values are grants themselves,
+	// such as acme:admin.
 	Map Map
 
-	// Client sends requests to the provider; nil: one with a timeout of 10 s.
+	// Client sends requests to the provider; nil: a client with a timeout of 10 s.
 	Client *http.Client
 
-	// Retry is the wait after the discovery document could not be read for the first
-	// time; it doubles up to 30 s. Default 1 s.
+	// Retry is the wait after the first failure to read the discovery document; it doubles up to
+	// 30 s. Default 1 s.
 	Retry time.Duration
 }
 
@@ -61,14 +61,14 @@ type Provider struct {
 	found     atomic.Pointer[discovered] // nil until Run has read the document
 }
 
-// discovered is what the discovery document is needed for.
+// discovered holds what Provider takes from the discovery document.
 type discovered struct {
 	oauth    oauth2.Config
 	verifier *oidc.IDTokenVerifier
 }
 
-// NewProvider makes a Provider; it sends no request. People come back to returnURL. The
-// error says what cfg lacks.
+// NewProvider creates a Provider but sends no request. The provider sends people back to returnURL.
+// The error says what cfg lacks.
 func NewProvider(cfg IdentityConfig, returnURL string, logger *slog.Logger) (*Provider, error) {
 	if cfg.Issuer == "" || cfg.ClientID == "" {
 		return nil, errors.New("the identity provider needs an issuer and a client id")
@@ -89,15 +89,14 @@ func NewProvider(cfg IdentityConfig, returnURL string, logger *slog.Logger) (*Pr
 }
 
 const (
-	// firstRetry is the wait after the discovery document could not be read for the
-	// first time; it doubles up to longestRetry.
+	// firstRetry is the wait after the first failure to read the discovery document; it doubles up
+	// to longestRetry.
 	firstRetry   = time.Second
 	longestRetry = 30 * time.Second
 )
 
-// Run reads the discovery document, again and again until it has succeeded, and
-// returns when ctx ends. A provider that does not answer holds up nothing but
-// sign-ins with it.
+// Run reads the discovery document, retrying until it succeeds, and returns when ctx ends. A
+// provider that does not answer delays only sign-ins with it.
 func (p *Provider) Run(ctx context.Context) error {
 	outage := periodic.Outage{
 		Logger:  p.logger.With("issuer", p.cfg.Issuer),
@@ -106,12 +105,12 @@ func (p *Provider) Run(ctx context.Context) error {
 	}
 	for wait := p.cfg.Retry; ctx.Err() == nil; wait = min(2*wait, longestRetry) {
 		if err := p.discover(ctx); ctx.Err() == nil {
-			outage.Note(ctx, err)
+			outage.LogTransition(ctx, err)
 		}
 		if p.Ready() {
 			<-ctx.Done()
 		} else {
-			flow.Pause(ctx, wait)
+			flow.Sleep(ctx, wait)
 		}
 	}
 	return nil
@@ -132,11 +131,11 @@ func (p *Provider) discover(ctx context.Context) error {
 	return nil
 }
 
-// maxResponse bounds what is read of a response, in bytes. Documents and keys of
-// providers have some kilobytes.
+// maxResponse is the maximum number of bytes read from a response. Documents and keys of providers
+// are a few kilobytes.
 const maxResponse = 1 << 20
 
-// boundedTransport cuts off responses that are too long for a provider's.
+// boundedTransport cuts off responses at maxResponse.
 type boundedTransport struct{ http.RoundTripper }
 
 // RoundTrip bounds the body of the response.
@@ -154,8 +153,8 @@ type boundedBody struct {
 	io.Closer
 }
 
-// maxErrorText bounds the text of a provider's error for a log line, in bytes: the
-// libraries put whole response pages into theirs.
+// maxErrorText is the maximum length, in bytes, of a provider's error in a log line: the libraries
+// put whole response pages into their errors.
 const maxErrorText = 300
 
 func brief(err error) error {
@@ -165,20 +164,20 @@ func brief(err error) error {
 	return err
 }
 
-// Ready tells whether people can sign in with the provider.
+// Ready reports whether people can sign in with the provider.
 func (p *Provider) Ready() bool { return p.found.Load() != nil }
 
-// ErrNotReady means that the discovery document could not be read yet.
+// ErrNotReady means that Run has not read the discovery document yet.
 var ErrNotReady = errors.New("the identity provider has not answered yet")
 
-// Attempt is a sign-in under way. It is kept in a cookie of the browser that began
-// it, and refused from any other browser.
+// Attempt is a sign-in in progress. The browser that began it keeps it in a cookie; the console
+// refuses it from any other browser.
 type Attempt struct {
 	State, Nonce, Verifier string
 	To                     string // the page to go to afterwards
 }
 
-// NewAttempt makes an Attempt with random tokens from the function.
+// NewAttempt creates an Attempt with random tokens from token.
 func NewAttempt(token func() (string, error), to string) (*Attempt, error) {
 	a := &Attempt{Verifier: oauth2.GenerateVerifier(), To: to}
 	var err error
@@ -191,12 +190,12 @@ func NewAttempt(token func() (string, error), to string) (*Attempt, error) {
 	return a, nil
 }
 
-// Matches tells whether a state that came back is the attempt's.
+// Matches reports whether a state that came back belongs to the attempt.
 func (a *Attempt) Matches(state string) bool {
 	return a.State != "" && subtle.ConstantTimeCompare([]byte(a.State), []byte(state)) == 1
 }
 
-// SignInURL is where the provider signs the person in. The error is ErrNotReady.
+// SignInURL returns the address where the provider signs the person in. The error is ErrNotReady.
 func (p *Provider) SignInURL(a *Attempt) (string, error) {
 	found := p.found.Load()
 	if found == nil {
@@ -205,7 +204,8 @@ func (p *Provider) SignInURL(a *Attempt) (string, error) {
 	return found.oauth.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
 }
 
-// Redeem exchanges the provider's code for the person and the values of the claim. The error is ErrNotReady, or says why the provider's answer is not accepted.
+// Redeem exchanges the provider's code for the person and the values of the claim. The error is
+// ErrNotReady, or says why it does not accept the provider's answer.
 func (p *Provider) Redeem(ctx context.Context, a *Attempt, code string) (person Person, values []string, err error) {
 	found := p.found.Load()
 	if found == nil {
@@ -237,16 +237,16 @@ func (p *Provider) Redeem(ctx context.Context, a *Attempt, code string) (person 
 	}
 	values = stringsOf(claims[p.cfg.Claim])
 	if p.cfg.Claim == "email" && !verified(claims) {
-		values = nil // where people enter their address themselves, they could enter somebody else's
+		values = nil // people could have entered somebody else's address
 	}
 	return Person{Name: personName(id.Subject, claims), Issuer: id.Issuer, Subject: id.Subject}, values, nil
 }
 
-// Workspaces finds the workspaces that exist, as session.Store.Workspaces does.
+// Workspaces returns the names of the workspaces that exist, like Store.Workspaces.
 type Workspaces func(ctx context.Context, ids []string) (names map[string]string, err error)
 
-// Grants returns the grants that the values of the claim stand for: those in
-// workspaces that exist, with the highest role in each, ordered by workspace.
+// Grants returns the grants for the values of the claim, only in workspaces that exist, with the
+// highest role in each, ordered by workspace.
 func (p *Provider) Grants(ctx context.Context, values []string, workspaces Workspaces) ([]Grant, error) {
 	roles := map[string]Role{}
 	for _, v := range values {
@@ -291,13 +291,13 @@ func (p *Provider) Grants(ctx context.Context, values []string, workspaces Works
 const (
 	// maxSubject is the longest subject, in bytes, that OpenID Connect allows (Core, 2).
 	maxSubject = 255
-	// maxName is how many characters of a name are kept: people write it themselves at many
-	// providers, and it stands in the audit trail for good.
+	// maxName is how many characters of a name are kept: many providers let people choose their
+	// name, and the audit trail keeps it for good.
 	maxName = 200
 )
 
-// personName chooses the name that others know the person by. A mail address
-// counts only if the provider has verified it.
+// personName chooses the name that others see. It uses a mail address only if the provider has
+// verified it.
 func personName(subject string, claims map[string]json.RawMessage) string {
 	for _, claim := range []string{"email", "preferred_username", "name"} {
 		if list := stringsOf(claims[claim]); len(list) == 1 && (claim != "email" || verified(claims)) {
@@ -309,7 +309,7 @@ func personName(subject string, claims map[string]json.RawMessage) string {
 	return bounded(subject)
 }
 
-// bounded is a name without control characters, cut to maxName characters.
+// bounded returns a name without control characters, cut to maxName characters.
 func bounded(name string) string {
 	kept := []rune(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -339,11 +339,10 @@ func stringsOf(raw json.RawMessage) []string {
 	return nil
 }
 
-// Map gives the grants of each value of a claim. A workspace * stands for every
-// workspace.
+// Map holds the grants for each value of a claim. The workspace * stands for every workspace.
 type Map map[string][]Grant
 
-// everyWorkspace is the workspace of a grant for all.
+// everyWorkspace is the workspace of a grant that applies to all workspaces.
 const everyWorkspace = "*"
 
 // UnmarshalText is ParseMap, for settings.
@@ -352,8 +351,8 @@ func (m *Map) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// ParseMap reads a map such as "finance=acme:admin;support=*:viewer,acme:admin";
-// empty is an empty map.
+// ParseMap parses a map such as "finance=acme:admin;support=*:viewer,acme:admin"; an empty text
+// gives an empty map.
 func ParseMap(text string) (Map, error) {
 	m := Map{}
 	for rule := range strings.SplitSeq(text, ";") {

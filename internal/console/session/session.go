@@ -19,22 +19,21 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Person is who is signed in.
+// Person is a person who signs in.
 type Person struct {
 	Name string // for people
 
-	// Issuer and Subject are as in audit.Actor: they tell people apart whatever their
-	// names are.
+	// Issuer and Subject are as in audit.Actor: they identify people whose names may be the same.
 	Issuer, Subject string
 }
 
-// Actor is the person in the audit trail.
+// Actor returns the person as the audit trail names them.
 func (p Person) Actor() audit.Actor {
 	return audit.Actor{Via: audit.ViaConsole, Name: p.Name, Issuer: p.Issuer, Subject: p.Subject}
 }
@@ -46,16 +45,16 @@ type Session struct {
 	WorkspaceName string
 	Person
 	Role      Role
-	Grants    []Grant // the workspaces that the person may switch to, this one among them
+	Grants    []Grant // the workspaces that the person may switch to, including this one
 	SeenAt    time.Time
 	ExpiresAt time.Time // the absolute limit
 }
 
-// MayChange tells whether the person may change anything.
+// MayChange reports whether the person may change anything.
 func (s *Session) MayChange() bool { return s.Role == Admin }
 
-// MaySeePay tells whether the person may see what contractors are paid, and margins. A
-// viewer may not: only an admin can make a key with pay:read.
+// MaySeePay reports whether the person may see margins and what contractors are paid. A viewer may
+// not, because only an admin can create a key with pay:read.
 func (s *Session) MaySeePay() bool { return s.Role == Admin }
 
 // touchInterval is the precision of seen_at, so that not every request writes.
@@ -64,14 +63,14 @@ const touchInterval = time.Minute
 // ErrNone reports that a token belongs to no session, or to one that has ended.
 var ErrNone = errors.New("there is no such session")
 
-// Opening is a session that begins.
+// Opening describes a session to open.
 type Opening struct {
 	Person      Person
-	WorkspaceID string    // one of those of Grants
-	Grants      []Grant   // every workspace that the person may look at
-	SignedIn    time.Time // the absolute limit counts from here, so that switching workspaces does not prolong a session
+	WorkspaceID string    // one of the workspaces in Grants
+	Grants      []Grant   // every workspace that the person may open
+	SignedIn    time.Time // the absolute limit counts from here, so switching workspaces does not prolong a session
 	How         string    // for the audit trail
-	Replaces    *Session  // ends in the same transaction; nil: none
+	Replaces    *Session  // ended in the same transaction; nil: none
 }
 
 // Store keeps sign-in links and sessions in the database. It is safe for
@@ -122,9 +121,8 @@ func (s *Store) Open(ctx context.Context, o Opening) (token string, expires time
 	return token, expires, nil
 }
 
-// Find returns the session of a token. With touch, the idle limit counts from now
-// again; requests of a page that renews itself do not touch. The error is ErrNone,
-// or the database's.
+// Find returns the session of a token. With touch, it restarts the idle limit; requests of a page
+// that refreshes itself do not touch. The error is ErrNone, or the database's.
 func (s *Store) Find(ctx context.Context, token string, touch bool) (*Session, error) {
 	now := s.now()
 	found := &Session{hash: hashOf(token)}
@@ -149,7 +147,8 @@ func (s *Store) Find(ctx context.Context, token string, touch bool) (*Session, e
 	return found, nil
 }
 
-// SignOut ends a session, with a line in the audit trail. It may have ended already.
+// SignOut ends a session, with a line in the audit trail. It accepts a session that has already
+// ended.
 func (s *Store) SignOut(ctx context.Context, ended *Session) error {
 	return pgx.BeginFunc(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
 		if err := end(ctx, tx, ended); err != nil {
@@ -167,25 +166,25 @@ func end(ctx context.Context, tx pgx.Tx, ended *Session) error {
 	return nil
 }
 
-// SignedIn is when the person of a session signed in.
+// SignedIn returns when the person of a session signed in.
 func (s *Store) SignedIn(of *Session) time.Time { return of.ExpiresAt.Add(-s.cfg.Absolute) }
 
-// tokenBytes is the randomness of a token.
+// tokenBytes is the number of random bytes in a token.
 const tokenBytes = 32
 
-// Config is what a Store needs.
+// Config configures a Store.
 type Config struct {
-	Pool   *pgxpool.Pool    // required
+	Pool   pg.DB            // required
 	Clock  func() time.Time // nil: time.Now
 	Random io.Reader        // source of tokens; nil: crypto/rand.Reader
 
 	// Idle is how long a session lasts without a request. Default 2 h.
 	Idle time.Duration
-	// Absolute is how long a session lasts in any case. Default 12 h.
+	// Absolute is how long a session lasts at most. Default 12 h.
 	Absolute time.Duration
 }
 
-// NewStore makes a Store. The error names what cfg lacks.
+// NewStore creates a Store. The error says what is wrong with cfg.
 func NewStore(cfg Config) (*Store, error) {
 	if cfg.Pool == nil {
 		return nil, errors.New("session: Config needs a Pool")
@@ -208,7 +207,7 @@ func NewStore(cfg Config) (*Store, error) {
 	return &Store{cfg: cfg}, nil
 }
 
-// now is the time of a call, in the precision of the database.
+// now returns the current time, in the precision of the database.
 func (s *Store) now() time.Time { return s.cfg.Clock().UTC().Truncate(time.Microsecond) }
 
 // Token makes a random token.
@@ -220,7 +219,7 @@ func (s *Store) Token() (string, error) {
 	return base64.RawURLEncoding.EncodeToString(b[:]), nil
 }
 
-// hashOf is what the database keeps of a token.
+// hashOf returns the hash of a token, which the database stores in its place.
 func hashOf(token string) []byte {
 	h := sha256.Sum256([]byte(token))
 	return h[:]
@@ -231,8 +230,7 @@ func isForeignKey(err error) bool {
 	return errors.As(err, &pgErr) && pgErr.Code == "23503"
 }
 
-// Workspaces returns the names of those workspaces that exist, by id; with nil
-// ids, of all.
+// Workspaces returns the names, by id, of those workspaces that exist; nil ids: of all workspaces.
 func (s *Store) Workspaces(ctx context.Context, ids []string) (map[string]string, error) {
 	rows, err := s.cfg.Pool.Query(ctx, `SELECT workspace_id, name FROM workspace WHERE $1::text[] IS NULL OR workspace_id = ANY ($1)`, ids)
 	if err != nil {
@@ -250,11 +248,11 @@ func (s *Store) Workspaces(ctx context.Context, ids []string) (map[string]string
 	return names, nil
 }
 
-// removedAtOnce is how many expired rows are removed at a time; what is left goes next time.
+// removedAtOnce is how many expired rows one call removes; later calls remove the rest.
 const removedAtOnce = 500
 
-// removeExpired removes expired rows of any workspace, but none that somebody has locked. They
-// are looked up first and removed one by one, because a cluster can lock rows of one workspace only.
+// removeExpired removes expired rows of any workspace, except locked ones. It looks them up first
+// and removes them one by one, because a cluster can lock rows of only one workspace per statement.
 func removeExpired(ctx context.Context, s *Store, table string, now time.Time) error {
 	type name struct {
 		WorkspaceID string
@@ -308,26 +306,26 @@ type Grant struct {
 	Role      Role   `json:"role"`
 }
 
-// LinkLifetime is how long a sign-in link works if it is not used.
+// LinkLifetime is how long an unused sign-in link works.
 const LinkLifetime = 10 * time.Minute
 
 // Link is a sign-in link.
 type Link struct {
 	WorkspaceID   string
-	ID            string // for the audit trail; only of links that were found
-	WorkspaceName string // only of links that were found
-	Role          Role   // empty for CreateLink: Admin
-	Person        string // the name of the person it signs in; empty for CreateLink: "Guest"
-	Embed         bool   // it opens a frame of a product, and nothing else
+	ID            string // for the audit trail; set only on links that were found
+	WorkspaceName string // set only on links that were found
+	Role          Role   // empty in CreateLink: Admin
+	Person        string // the name of the person it signs in; empty in CreateLink: "Guest"
+	Embed         bool   // works only in a product's frame
 }
 
-// Paths of links, which their tokens follow.
+// Paths of links, which end with the token.
 const (
 	SignInPath = "/sign-in/"
 	EmbedPath  = "/embed/"
 )
 
-// hashOf is of the token and of what the link is for: neither kind works as the other.
+// hashOf returns a hash of the token and the kind of link, so that neither kind works as the other.
 func (l *Link) hashOf(token string) []byte {
 	if l.Embed {
 		return hashOf(EmbedPath + token)
@@ -335,9 +333,8 @@ func (l *Link) hashOf(token string) []byte {
 	return hashOf(token)
 }
 
-// CreateLink makes a sign-in link that works once, within LinkLifetime, and
-// returns its path, which follows the console's address. Errors:
-// *domain.UnknownWorkspaceError.
+// CreateLink creates a sign-in link that works once, within LinkLifetime, and returns its path, to
+// append to the console's address. Errors: *domain.UnknownWorkspaceError.
 func (s *Store) CreateLink(ctx context.Context, l Link) (path string, expires time.Time, err error) {
 	if l.Role == "" {
 		l.Role = Admin
@@ -382,7 +379,7 @@ func (s *Store) CreateLink(ctx context.Context, l Link) (path string, expires ti
 	return path, expires, nil
 }
 
-// linkID is the id of a link, which the audit trail has: it does not open anything.
+// linkID returns the id of a link for the audit trail. The id does not open anything.
 func linkID(hash []byte) string { return "link_" + hex.EncodeToString(hash[:8]) }
 
 // ErrLink reports that a link does not work: it was used, it has expired, or it
@@ -425,7 +422,7 @@ func (s *Store) useLink(ctx context.Context, l *Link, token string) (*Link, erro
 		RETURNING l.workspace_id, w.name, l.person, l.role`, l, token, in)
 }
 
-// readLink completes l, whose kind is known.
+// readLink runs sql and fills in l, whose Embed is already set.
 func (s *Store) readLink(ctx context.Context, sql string, l *Link, token string, more ...any) (*Link, error) {
 	hash := l.hashOf(token)
 	l.ID = linkID(hash)

@@ -1,6 +1,6 @@
-// Package consolelink lets a product's server show its customers the console: in a frame
-// of the product's own page, or in a tab. It is the command console link for programs in
-// Go that reach Ledgerfeed's database.
+// Package consolelink lets a product's server show its customers the console, in a frame of the
+// product's own page or in a tab. It does what the command "ledgerfeed console link" does, for Go
+// programs that can reach Ledgerfeed's database.
 package consolelink
 
 import (
@@ -9,16 +9,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// Config of a Maker.
+// Config configures a Maker.
 type Config struct {
-	Pool *pgxpool.Pool // required; of Ledgerfeed's database, as the role of the service
-	URL  string        // LEDGERFEED_CONSOLE_URL, such as https://console.example.com; required
+	Pool pg.DB  // required; to Ledgerfeed's database, as the service's role
+	URL  string // LEDGERFEED_CONSOLE_URL, such as https://console.example.com; required
 
 	Clock func() time.Time // nil: time.Now
 }
@@ -45,7 +44,7 @@ func New(cfg Config) (*Maker, error) {
 	return &Maker{sessions, at.URL}, nil
 }
 
-// Role is what may be done in the console.
+// Role is what a person may do in the console.
 type Role = session.Role
 
 // The roles.
@@ -54,7 +53,7 @@ const (
 	Admin  = session.Admin  // look and change
 )
 
-// Person is whom a link lets in.
+// Person is the person whom a link signs in.
 type Person struct {
 	WorkspaceID string
 	Name        string // as the audit trail shows it; empty: Guest
@@ -64,18 +63,16 @@ type Person struct {
 // Link is a link that works once.
 type Link struct {
 	URL       string
-	ExpiresAt time.Time // if it is not used before
+	ExpiresAt time.Time // when it expires if it was not used
 }
 
-// Embed makes a link for the src of a frame in the product's page. It opens that frame and
-// nothing else, for as long as a session lasts; LEDGERFEED_CONSOLE_EMBED_ORIGINS has to
-// name the product. The frame begins at the first page, or where "?to=/webhooks" or
-// another path behind the link says. Errors: *domain.UnknownWorkspaceError; one that names
-// what p lacks.
+// Embed makes a link for the src of a frame in the product's page. The link opens only that frame,
+// for as long as a session lasts. LEDGERFEED_CONSOLE_EMBED_ORIGINS must name the product. The frame
+// starts on the first page; to start elsewhere, append "?to=/webhooks" or another path to the link.
+// Errors: *domain.UnknownWorkspaceError, or an error that names what p lacks.
 func (m *Maker) Embed(ctx context.Context, p Person) (Link, error) { return m.link(ctx, p, true) }
 
-// SignIn makes a link for a tab: the person who opens it is asked to sign in as the person.
-// Errors are those of Embed.
+// SignIn makes a link for a tab. Whoever opens it is asked to sign in as p. Errors: as for Embed.
 func (m *Maker) SignIn(ctx context.Context, p Person) (Link, error) { return m.link(ctx, p, false) }
 
 func (m *Maker) link(ctx context.Context, p Person, embed bool) (Link, error) {

@@ -16,7 +16,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
@@ -70,7 +69,7 @@ func Serve(ctx context.Context, db *measure.Database, o Options) (*Server, error
 
 // ServeFrom is Serve with the caller's connections for requests, and for
 // the feed.
-func ServeFrom(ctx context.Context, db *measure.Database, pool, feed *pgxpool.Pool, o Options) (*Server, error) {
+func ServeFrom(ctx context.Context, db *measure.Database, pool, feed pg.DB, o Options) (*Server, error) {
 	format := access.NewFormat(brand.Brand{})
 	keys, err := access.NewStore(access.StoreConfig{Pool: db.Pool, Format: format})
 	if err != nil {

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -20,7 +18,7 @@ import (
 type Database struct {
 	*Options
 	URL      string
-	Pool     *pgxpool.Pool
+	Pool     *pg.Pool
 	Notifier *eventlog.Notifier
 	Log      *eventlog.Log
 }

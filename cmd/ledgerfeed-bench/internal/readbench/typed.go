@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/api"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -147,7 +146,7 @@ func (r *reader) typedRate(ctx context.Context, key string) (float64, error) {
 }
 
 type typedHandler struct {
-	pool   *pgxpool.Pool
+	pool   pg.DB
 	server *api.Server
 	sql    string
 }

@@ -139,7 +139,7 @@ func open(ctx context.Context, url string) (bus.Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	for late := time.Now().Add(startTimeout); ; flow.Pause(ctx, time.Millisecond) {
+	for late := time.Now().Add(startTimeout); ; flow.Sleep(ctx, time.Millisecond) {
 		if err := publisher.Probe(ctx); err == nil || ctx.Err() != nil || time.Now().After(late) {
 			return publisher, err
 		}

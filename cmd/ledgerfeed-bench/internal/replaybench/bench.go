@@ -15,7 +15,7 @@ type bench struct{ *measure.Database }
 
 // replay does some work with a Replay and returns how long it took.
 func (b *bench) replay(ctx context.Context, progress *replay.Progress, pace func(context.Context, int) error, do func(*replay.Replayer) error) (time.Duration, error) {
-	pool, err := pg.Open(ctx, b.URL, pg.Options{MaxConns: 2*replay.DefaultWorkers + 1, ReadBuffer: 64 << 10, Settings: replay.PoolSettings()})
+	pool, err := pg.Open(ctx, b.URL, pg.Options{MaxConns: 3*replay.DefaultWorkers + 1, ReadBuffer: 64 << 10, Settings: replay.PoolSettings()})
 	if err != nil {
 		return 0, err
 	}

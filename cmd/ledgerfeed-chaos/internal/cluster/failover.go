@@ -83,7 +83,7 @@ func (r *Replica) awaitState(ctx context.Context, condition string) error {
 		if err == nil && there {
 			return nil
 		}
-		if !flow.Pause(ctx, retryEvery) {
+		if !flow.Sleep(ctx, retryEvery) {
 			return fmt.Errorf("the replica did not come to %s: %w", condition, err)
 		}
 	}

@@ -158,7 +158,7 @@ func (s *Server) Start(ctx context.Context) error {
 	defer cancel()
 	for {
 		err := s.tryStart(ctx)
-		if err == nil || !flow.Pause(ctx, 5*retryEvery) {
+		if err == nil || !flow.Sleep(ctx, 5*retryEvery) {
 			return err
 		}
 	}

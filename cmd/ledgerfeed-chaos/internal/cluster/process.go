@@ -51,7 +51,7 @@ func (p *Process) run(ctx context.Context) {
 		}
 		p.cmd = nil
 		p.mu.Unlock()
-		flow.Pause(ctx, restartPause)
+		flow.Sleep(ctx, restartPause)
 	}
 }
 

@@ -88,7 +88,7 @@ func fillDisk(ctx context.Context, s *Stage, p *Plan, _ target) error {
 	if err := s.Cluster.EmptyDisk(); err != nil {
 		return err
 	}
-	flow.Pause(ctx, time.Second) // it may be about to end
+	flow.Sleep(ctx, time.Second) // it may be about to end
 	if server := s.Cluster.Primary(); !server.Running() {
 		return server.Start(ctx)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // last waits as long as the plan says.
-func last(ctx context.Context, p *Plan) { flow.Pause(ctx, p.Lasts) }
+func last(ctx context.Context, p *Plan) { flow.Sleep(ctx, p.Lasts) }
 
 func ofProcesses() []*Kind {
 	return []*Kind{
@@ -74,7 +74,7 @@ func upgrade(ctx context.Context, s *Stage, _ *Plan, _ target) error {
 		began := time.Now()
 		p.Terminate()
 		for !s.Work.Readers.Answers(began.Add(time.Second), p.Name) && time.Since(began) < time.Minute {
-			flow.Pause(ctx, 50*time.Millisecond)
+			flow.Sleep(ctx, 50*time.Millisecond)
 		}
 	}
 	return nil
@@ -102,7 +102,7 @@ func ofProducers() []*Kind {
 			do: func(ctx context.Context, s *Stage, p *Plan, _ target) error {
 				last(ctx, p)
 				for range 100 {
-					if s.Work.KillAppend() || !flow.Pause(ctx, 20*time.Millisecond) {
+					if s.Work.KillAppend() || !flow.Sleep(ctx, 20*time.Millisecond) {
 						return nil
 					}
 				}

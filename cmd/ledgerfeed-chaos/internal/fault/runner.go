@@ -59,7 +59,7 @@ func (r *Runner) Run(ctx, until context.Context, schedule iter.Seq[Plan]) []chec
 	var faults sync.WaitGroup
 	var list []waiting
 	for p := range schedule {
-		if r.Most > 0 && p.Number > r.Most || !flow.Pause(until, p.After) {
+		if r.Most > 0 && p.Number > r.Most || !flow.Sleep(until, p.After) {
 			break
 		}
 		list = append(list, waiting{p, p.Kind.aim(r.Stage, &p)})
@@ -155,7 +155,7 @@ func (r *Runner) one(ctx context.Context, p *Plan, t target) {
 	}
 	fmt.Fprintln(r.Out, line)
 	for !r.Stage.Work.Readers.Answers(f.Ended, readersOf(t)...) && time.Since(f.Ended) < recoveryTimeout {
-		if !flow.Pause(ctx, 50*time.Millisecond) {
+		if !flow.Sleep(ctx, 50*time.Millisecond) {
 			break
 		}
 	}

@@ -50,7 +50,7 @@ const malformedEvery = 40
 // written again, so messages can be there twice.
 func (r *Region) produce(ctx context.Context) {
 	rng := rand.New(rand.NewPCG(r.cfg.Seed, 0x5e9104))
-	for serial := 0; flow.Pause(ctx, r.cfg.Pace/2+time.Duration(rng.Int64N(int64(r.cfg.Pace)))); {
+	for serial := 0; flow.Sleep(ctx, r.cfg.Pace/2+time.Duration(rng.Int64N(int64(r.cfg.Pace)))); {
 		var payloads []string
 		for range 1 + rng.IntN(5) {
 			serial++
@@ -65,7 +65,7 @@ func (r *Region) produce(ctx context.Context) {
 			}
 		}
 		for again := true; again; {
-			again = r.write(ctx, payloads) != nil && flow.Pause(ctx, 100*time.Millisecond)
+			again = r.write(ctx, payloads) != nil && flow.Sleep(ctx, 100*time.Millisecond)
 		}
 	}
 }

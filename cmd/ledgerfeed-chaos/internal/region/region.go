@@ -116,7 +116,7 @@ func (r *Region) Settle(ctx context.Context) {
 	r.stop()
 	r.producer.Wait()
 	for deadline := time.Now().Add(settleTimeout); time.Now().Before(deadline); {
-		if done, err := r.arrived(ctx); err == nil && done || !flow.Pause(ctx, 250*time.Millisecond) {
+		if done, err := r.arrived(ctx); err == nil && done || !flow.Sleep(ctx, 250*time.Millisecond) {
 			return
 		}
 	}

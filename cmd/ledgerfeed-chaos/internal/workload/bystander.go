@@ -34,7 +34,7 @@ const bystandEvery = 400 * time.Millisecond
 func (b *Bystander) run(ctx context.Context) {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
-	for flow.Pause(ctx, bystandEvery) {
+	for flow.Sleep(ctx, bystandEvery) {
 		drafts, err := b.source.next(1)
 		if err != nil {
 			return
@@ -61,7 +61,7 @@ func (b *Bystander) run(ctx context.Context) {
 // await waits until the receiver has the event.
 func (b *Bystander) await(ctx context.Context, id string, s check.Sample) {
 	for !b.inbox.Has(id) {
-		if !flow.Pause(ctx, 20*time.Millisecond) {
+		if !flow.Sleep(ctx, 20*time.Millisecond) {
 			return
 		}
 	}

@@ -24,7 +24,7 @@ type commands struct {
 const commandsEvery = 12 * time.Second
 
 func (c *commands) run(ctx context.Context) {
-	for n := 0; flow.Pause(ctx, commandsEvery); n++ {
+	for n := 0; flow.Sleep(ctx, commandsEvery); n++ {
 		if n%3 == 2 {
 			if c.once(ctx, "rebuild") {
 				c.rebuilt.Add(1)

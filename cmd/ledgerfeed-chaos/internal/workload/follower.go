@@ -71,7 +71,7 @@ func (f *follower) run(ctx context.Context, rng *rand.Rand) {
 	for ctx.Err() == nil {
 		more, err := f.poll(lasting, rng)
 		if err != nil || !more {
-			flow.Pause(ctx, followEvery/2+time.Duration(rng.Int64N(int64(followEvery))))
+			flow.Sleep(ctx, followEvery/2+time.Duration(rng.Int64N(int64(followEvery))))
 		}
 	}
 	deadline := time.Now().Add(followEnd)

@@ -16,7 +16,6 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/check"
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -39,7 +38,7 @@ type producer struct {
 type producers struct {
 	*env
 
-	pool      *pgxpool.Pool
+	pool      *pg.Pool
 	log       *eventlog.Log
 	clocked   *eventlog.Log // with a clock that can be wrong
 	sources   map[string]*source
@@ -74,7 +73,7 @@ const tryTimeout = 40 * time.Second
 
 // produce appends until ctx ends, and what it has begun to its end.
 func (w *producers) produce(ctx context.Context, p producer, rng *rand.Rand) {
-	for flow.Pause(ctx, w.pace/2+time.Duration(rng.Int64N(int64(w.pace)))) {
+	for flow.Sleep(ctx, w.pace/2+time.Duration(rng.Int64N(int64(w.pace)))) {
 		drafts, err := w.drafts(p, rng)
 		if err != nil {
 			w.findings.Add(check.RuleAppended, "%v", err)
@@ -130,7 +129,7 @@ func (w *producers) deliver(ctx context.Context, p producer, drafts []domain.Dra
 			}
 			return
 		}
-		flow.Pause(ctx, 50*time.Millisecond+time.Duration(rng.Int64N(int64(300*time.Millisecond))))
+		flow.Sleep(ctx, 50*time.Millisecond+time.Duration(rng.Int64N(int64(300*time.Millisecond))))
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
@@ -238,7 +237,7 @@ func Connections(e *Env, who string, least, most int) (int, error) {
 // NewNotifier makes what notifies other processes, and hears of them, where it is not behind
 // a pooler or there is a way past that. The parameters are of the connection past the pooler.
 // The error names the setting.
-func NewNotifier(e *Env, db *Database, pool *pgxpool.Pool, parameters map[string]string) (*eventlog.Notifier, error) {
+func NewNotifier(e *Env, db *Database, pool pg.DB, parameters map[string]string) (*eventlog.Notifier, error) {
 	n := eventlog.NewNotifier(pool, e.Logger)
 	switch {
 	case db.Direct != "":

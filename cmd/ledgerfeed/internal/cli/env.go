@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -184,7 +183,7 @@ func (e *Env) Print(v any, text func(io.Writer) error) error {
 type Deps struct {
 	env *Env
 	*Database
-	Pool     *pgxpool.Pool
+	Pool     *pg.Pool
 	Notifier *eventlog.Notifier
 	Log      *eventlog.Log
 }
@@ -404,7 +403,7 @@ func commandNames(cmd *cobra.Command) (names []string) {
 
 // BrandNotice says which brand keys will have, where the setting was not given and there is no key
 // yet, because it cannot be changed afterwards; empty: there is nothing to say.
-func BrandNotice(ctx context.Context, of brand.Brand, pool *pgxpool.Pool) (string, error) {
+func BrandNotice(ctx context.Context, of brand.Brand, pool pg.DB) (string, error) {
 	if of != (brand.Brand{}) {
 		return "", nil
 	}

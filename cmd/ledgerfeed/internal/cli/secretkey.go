@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
@@ -26,7 +25,7 @@ import (
 // LEDGERFEED_SECRET_KEY, or without it those of the file in the data directory, which
 // is made at the first use of a database that has never had a key. The error is a
 // *keyring.MissingError when the database needs other keys.
-func (e *Env) Keyring(ctx context.Context, db *Database, pool *pgxpool.Pool) (*keyring.Keyring, error) {
+func (e *Env) Keyring(ctx context.Context, db *Database, pool pg.DB) (*keyring.Keyring, error) {
 	k, err := e.ReadKeyring(db)
 	if err != nil {
 		return nil, err

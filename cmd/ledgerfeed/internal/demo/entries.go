@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/trigger"
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -38,7 +37,7 @@ type agency struct {
 
 // newAgency creates the workspace at the first start. Its two years of history
 // end at that time, at every start.
-func newAgency(ctx context.Context, pool *pgxpool.Pool, log *eventlog.Log, clock func() time.Time) (*agency, error) {
+func newAgency(ctx context.Context, pool pg.DB, log *eventlog.Log, clock func() time.Time) (*agency, error) {
 	workspaces := eventlog.NewWorkspaces(pool, clock)
 	err := pg.InTx(ctx, pool, func(tx pgx.Tx) error {
 		return workspaces.Create(ctx, tx, eventlog.Workspace{ID: workspaceID, Name: workspaceName, NotifyEmail: "finance@harbour-lane.example"})

@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
@@ -90,7 +89,7 @@ const length = 24 * time.Hour
 
 // Maker makes it up, the same for the same clock and database.
 type Maker struct {
-	Pool        *pgxpool.Pool // as the owner of the tables
+	Pool        pg.DB // as the owner of the tables
 	Clock       func() time.Time
 	Logger      *slog.Logger
 	WorkspaceID string

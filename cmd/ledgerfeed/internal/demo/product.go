@@ -8,20 +8,20 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog/watermillsql"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // product is the billing product of the demo. It keeps its work in a table of its own, and
 // publishes each entry in the transaction that changes the table, as yours would.
 type product struct {
-	pool  *pgxpool.Pool
+	pool  pg.DB
 	clock func() time.Time
 }
 
 // newProduct creates the product's table, which is none of Ledgerfeed's, at the first start.
-func newProduct(ctx context.Context, pool *pgxpool.Pool, clock func() time.Time) (*product, error) {
+func newProduct(ctx context.Context, pool pg.DB, clock func() time.Time) (*product, error) {
 	_, err := pool.Exec(ctx, `
 		CREATE SCHEMA IF NOT EXISTS demo_product;
 		CREATE TABLE IF NOT EXISTS demo_product.work (id text PRIMARY KEY, kind text NOT NULL, data json NOT NULL)`)

@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
@@ -195,7 +194,7 @@ type examination struct {
 	env *cli.Env
 	db  *cli.Database
 
-	pool *pgxpool.Pool
+	pool pg.DB
 }
 
 func ok(format string, args ...any) []Finding {

@@ -62,7 +62,7 @@ func (p *patient) asService(changes ...string) {
 		p.exec(sql)
 	}
 	p.pool = testkit.Must(pgxpool.New(p.t.Context(), p.db.URL+"&role="+migrations.RoleService))(p.t)
-	p.t.Cleanup(p.pool.Close)
+	p.t.Cleanup(testkit.AsPool(p.pool).Close)
 }
 
 func (p *patient) exec(sql string, args ...any) {
@@ -216,7 +216,7 @@ func TestFindings(t *testing.T) {
 func TestDatabaseGone(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	p.pool.Close()
+	testkit.AsPool(p.pool).Close()
 	list := examine(t.Context(), p.examination, []check{{"version", checkServerVersion}, {"identity provider", checkIdentityProvider}})
 	if len(list) != 2 || list[0].Level != Error || list[0].Do == "" || list[1].Level != OK {
 		t.Errorf("%+v", list)

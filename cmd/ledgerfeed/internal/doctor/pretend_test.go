@@ -17,7 +17,7 @@ func (p *patient) pretends(sql string) {
 	p.t.Helper()
 	p.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path TO public, pg_catalog', current_database()); END $$`)
 	p.exec(sql)
-	p.pool.Reset()
+	testkit.AsPool(p.pool).Reset()
 }
 
 // hasSetting pretends that a setting of the server has a value.

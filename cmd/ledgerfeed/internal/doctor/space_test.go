@@ -37,7 +37,7 @@ func TestSpace(t *testing.T) {
 		p.exec(`ALTER TABLE closed_period SET (autovacuum_enabled = off)`)
 		p.exec(`INSERT INTO closed_period SELECT 'acme', '2026-10', n::text, n FROM generate_series(1, $1) AS n`, 2*manyDead)
 		p.exec(`DELETE FROM closed_period WHERE position <= $1`, manyDead+1)
-		p.pool.Reset() // sessions report what they have done when they end, at the latest
+		testkit.AsPool(p.pool).Reset() // sessions report what they have done when they end, at the latest
 		testkit.Eventually(t, func() error {
 			const want = "closed_period has 100001 dead rows and 99999 live ones; never vacuumed"
 			list, err := checkDeadRows(t.Context(), p.examination)
@@ -68,7 +68,7 @@ func TestSpace(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.pool = testkit.Must(pgxpool.New(t.Context(), p.db.URL+"&role="+migrations.RoleService))(t)
-		t.Cleanup(p.pool.Close)
+		t.Cleanup(testkit.AsPool(p.pool).Close)
 		p.finds("free space", OK, "cannot be known from here")
 	})
 	t.Run("archiving and slots", func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestSpace(t *testing.T) {
 		p.exec(`CREATE VIEW pg_replication_slots AS SELECT 'gone' AS slot_name, false AS active, '0/0'::pg_lsn AS restart_lsn UNION ALL SELECT 'slow', true, '0/0'`)
 		p.exec(`CREATE FUNCTION pg_current_wal_lsn() RETURNS pg_lsn LANGUAGE sql AS $$ SELECT '2/0'::pg_lsn $$`)
 		p.pool = testkit.Must(pgxpool.New(t.Context(), p.db.URL+"&search_path=public,pg_catalog"))(t)
-		t.Cleanup(p.pool.Close)
+		t.Cleanup(testkit.AsPool(p.pool).Close)
 		p.finds("archiving", Error, "000000010000000000000007 of the write-ahead log cannot be archived (9 failures)")
 		p.finds("replication", Warning, "nobody uses the replication slot gone, and the server keeps 8192 MiB for it")
 		p.finds("replication", Warning, "the replica of the replication slot slow is 8192 MiB behind")

@@ -124,14 +124,14 @@ func (f *flags) run(ctx context.Context, env *cli.Env) (err error) {
 		return err
 	}
 	client, err := follower.NewClient(follower.ClientConfig{
-		URL: f.url, Key: key, HTTP: http.DefaultTransport, Pause: flow.Pause, Logger: env.Logger, Agent: "ledgerfeed-follow/1",
+		URL: f.url, Key: key, HTTP: http.DefaultTransport, Pause: flow.Sleep, Logger: env.Logger, Agent: "ledgerfeed-follow/1",
 	})
 	if err != nil {
 		return cli.Usagef("--url: %w", err)
 	}
 	cfg := follower.Config{
 		Client: client, Place: follower.Place{Name: f.state}, Once: f.once, ProofTimeout: f.proofTimeout,
-		Clock: env.Clock, Pause: flow.Pause, Logger: env.Logger,
+		Clock: env.Clock, Pause: flow.Sleep, Logger: env.Logger,
 	}
 	unlock, err := cfg.Place.Lock()
 	if err != nil {

@@ -108,7 +108,7 @@ func (f *submitFlags) tree(env *cli.Env) (*follower.Tree, []byte, error) {
 		return nil, nil, err
 	}
 	client, err := follower.NewClient(follower.ClientConfig{
-		URL: state.URL, Key: key, HTTP: http.DefaultTransport, Pause: flow.Pause, Logger: env.Logger, Agent: "ledgerfeed-witness-submit/1",
+		URL: state.URL, Key: key, HTTP: http.DefaultTransport, Pause: flow.Sleep, Logger: env.Logger, Agent: "ledgerfeed-witness-submit/1",
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("the address in %s: %w", f.state, err)

@@ -98,7 +98,7 @@ func with(ctx context.Context, env *cli.Env, verb string, f flags, work func(*ru
 	}
 	return cli.WithConnections(ctx, env, own, func(d *cli.Deps) error {
 		pool, err := pg.Open(ctx, d.URL, pg.Options{
-			MaxConns: int32(2*workers + 1), ReadBuffer: 64 << 10, Settings: replay.PoolSettings(),
+			MaxConns: int32(eachWorker*workers + spare), ReadBuffer: 64 << 10, Settings: replay.PoolSettings(),
 		})
 		if err != nil {
 			return err

@@ -7,9 +7,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 )
 
-// TestConnectionsAreDivided: whatever a process may have, its pools and single connections
-// are no more together and leave nothing over, and no pool has less than it needs or more
-// than it can use.
+// TestConnectionsAreDivided: whatever a process may have, what is kept for its shares leaves
+// some for all, each share may have what is kept for it and one more, and what takes minutes
+// leaves most of those for others.
 func TestConnectionsAreDivided(t *testing.T) {
 	t.Parallel()
 	for set := 1; set < 1<<len(AllRoles()); set++ {
@@ -21,20 +21,26 @@ func TestConnectionsAreDivided(t *testing.T) {
 		}
 		lists := 1 + set%9
 		for all := LeastConnections(roles...); all <= mostOf(roles, lists); all++ {
-			sizes := divide(all, roles, lists)
-			least, most := map[string]int{}, map[string]int{}
+			shares := divide(all, roles, lists)
+			kept := 0
+			for _, s := range shares {
+				kept += s.Least
+			}
+			common := all - single - kept
+			if common < leastCommon {
+				t.Errorf("%v: of %d connections, %d are kept", roles, all, kept)
+			}
 			for _, s := range sharesOf(roles, lists) {
-				least[s.pool] += s.least
-				most[s.pool] += s.most
-			}
-			sum := single(roles)
-			for pool, n := range sizes {
-				if sum += n; n < least[pool] || n > most[pool] {
-					t.Errorf("%v, %d: %s has %d, want %d to %d", roles, all, pool, n, least[pool], most[pool])
+				got := shares[s.name]
+				if s.name == massShare && got.Least == 1 { // where there are enough
+					s.least = 1
 				}
-			}
-			if sum != all || len(sizes) != len(most) {
-				t.Errorf("%v: of %d connections, %d are given: %v", roles, all, sum, sizes)
+				if got.Least != s.least || got.Most < 1 || got.Most > max(1, s.want) || got.Most < min(s.want, s.least+1) {
+					t.Errorf("%v, %d: %+v", roles, all, got)
+				}
+				if s.long && got.Most-s.least > max(1, (common+1)*2/5) {
+					t.Errorf("%v, %d: %s may have %d of %d common ones for minutes", roles, all, s.name, got.Most, common)
+				}
 			}
 		}
 	}
@@ -45,7 +51,7 @@ func TestConnectionsAreDivided(t *testing.T) {
 func TestADownloadLeavesOthersAPlace(t *testing.T) {
 	t.Parallel()
 	for _, roles := range [][]string{Roles(), {RoleConsole}} {
-		if n := divide(mostOf(roles, defaultLists), roles, defaultLists)[downloads]; n < 2 {
+		if n := divide(Connections(roles...), roles, defaultLists)[downloads].Most; n < 2 {
 			t.Errorf("%v: %d places for downloads, one for each workspace", roles, n)
 		}
 	}
@@ -54,19 +60,20 @@ func TestADownloadLeavesOthersAPlace(t *testing.T) {
 // TestTooFewConnections: the error names what allows too few, and how many are needed.
 func TestTooFewConnections(t *testing.T) {
 	t.Parallel()
-	const least = "31"
+	const least = "10"
 	for _, test := range []struct {
 		set     func(*cli.Env)
 		want    string // of the error
 		allowed int
 	}{
-		{func(*cli.Env) {}, "", 48},
+		{func(*cli.Env) {}, "", 20},
 		{func(e *cli.Env) { e.Settings.Connections = 32 }, "", 32},
-		{func(e *cli.Env) { e.Settings.Connections = 100 }, "", 48},
+		{func(e *cli.Env) { e.Settings.Connections = 100 }, "", 50},
+		{func(e *cli.Env) { e.Settings.Connections = 10 }, "", 10},
 		{func(e *cli.Env) {
-			e.Settings.Connections, e.Settings.DatabaseURL = 40, "postgres://db/x?pool_max_conns=31"
-		}, "", 31},
-		{func(e *cli.Env) { e.Settings.Connections = 26 }, "LEDGERFEED_CONNECTIONS is 26: serve --roles api,project,deliver,console needs at least " + least, 0},
+			e.Settings.Connections, e.Settings.DatabaseURL = 40, "postgres://db/x?pool_max_conns=11"
+		}, "", 11},
+		{func(e *cli.Env) { e.Settings.Connections = 9 }, "LEDGERFEED_CONNECTIONS is 9: serve --roles api,project,deliver,console needs at least " + least, 0},
 		{func(e *cli.Env) { e.Settings.DatabaseURL = "host=db pool_max_conns=9" }, "pool_max_conns in DATABASE_URL is 9: serve --roles api,project,deliver,console needs at least " + least, 0},
 		{func(e *cli.Env) { e.Settings.DatabaseURL = "host=db pool_max_conns=2" }, `pool_max_conns in DATABASE_URL is "2": want a number of connections, 4 or more, such as 40`, 0},
 	} {

@@ -20,7 +20,7 @@ const clockInterval = 10 * time.Second
 // its retention, or take keys that have expired: it answers 503 instead, and load
 // balancers send it no requests.
 func (s *Service) compareClock(ctx context.Context) error {
-	wrong, err := eventlog.CheckClock(ctx, s.pool, s.env.Clock())
+	wrong, err := eventlog.CheckClock(ctx, s.shared, s.env.Clock())
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (s *Service) compareClock(ctx context.Context) error {
 
 // watchClock compares the clocks from time to time.
 func (s *Service) watchClock(ctx context.Context) error {
-	for flow.Pause(ctx, clockInterval) {
+	for flow.Sleep(ctx, clockInterval) {
 		_ = s.compareClock(ctx) // the database is away, which /readyz notices by itself
 	}
 	return nil

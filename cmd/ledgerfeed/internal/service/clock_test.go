@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -32,7 +33,9 @@ func (unknownKeys) AuthenticateSlowly(context.Context, string) (*access.Key, err
 func TestAWrongClockIsNotReady(t *testing.T) {
 	t.Parallel()
 	now := time.Now().AddDate(1, 0, 0)
-	s := &Service{pool: testkit.Pool(t), env: &cli.Env{Clock: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)}}
+	pool := testkit.Must(pg.Open(t.Context(), testkit.NewDatabase(t), pg.Options{}))(t)
+	t.Cleanup(pool.Close)
+	s := &Service{shared: pool.Share, env: &cli.Env{Clock: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)}}
 	for _, c := range []struct {
 		now  time.Time
 		want string

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -14,11 +13,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/connlimit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
@@ -99,78 +96,81 @@ func refuseInWords(string) []byte {
 		http.StatusServiceUnavailable, http.StatusText(http.StatusServiceUnavailable), len(text), text)
 }
 
-// Pools that are not those of a role alone.
+// Shares of the connections to the database that do not belong to one role alone.
 const (
-	sharedPool   = "shared"
+	sharedShare  = "shared"
+	controlShare = "control"      // keys, limits, leases, and marks of what is in progress
+	massShare    = "mass changes" // claims of entries that change very many rows
 	verification = "verification"
-	listsPool    = "whole lists"
+	sessions     = "verification sessions" // with temporary tables
+	listsShare   = "whole lists"
 	downloads    = "downloads" // of the console
-	treesPool    = "event trees"
 )
 
-// share is a pool's part of the connections of a process. Each pool is on its own, so that
-// one slow reader, locked row or flood of requests keeps those of another role waiting as
-// little as keys and leases.
+// share is a part of the connections of a process.
 type share struct {
-	pool        string
-	role        string // whose it is; empty: of all
-	least, most int
+	name    string
+	role    string // whose it is; empty: every role's
+	least   int    // connections that are reserved for it
+	want    int    // more than so many would make nothing faster
+	long    bool   // one use may take minutes
+	cancels bool   // it only reads, for callers who may go away
 }
 
-// shares returns the share of each pool. With its least number of connections, no role waits for
-// itself: the API has one connection beside those for pages, the dispatcher one for its lease
-// beside four that may wait for locks, and the projector one claim beside the claims that change
-// many rows. Each whole list that is read takes one connection. Where the API runs, following
-// changes of keys and counting requests hold two of the shared ones.
-func shares(lists int) []share {
-	return []share{
-		{sharedPool, "", 2, 5},
-		{sharedPool, RoleAPI, 2, 2},
-		{RoleAPI, RoleAPI, 4, 11}, // pages read at the same time; more would only make each slower
-		{listsPool, RoleAPI, 1, lists},
-		{RoleProject, RoleProject, projections.LeastConnections, projections.Connections},
-		{verification, RoleProject, 3, 3},
-		{treesPool, RoleProject, eventtree.Connections, eventtree.Connections},
-		{RoleDeliver, RoleDeliver, 6, 7},
-		{RoleConsole, RoleConsole, 4, 4},
-		{downloads, RoleConsole, 1, 2},
-		{RoleRelay, RoleRelay, relay.Connections, relay.Connections},
-		{RoleIngest, RoleIngest, 6, 6}, // beside those to a producer's database
-	}
-}
-
-// single is how many connections a process with some roles has that are in no pool: that
-// which receives notifications, and that which verification opens for temporary tables.
-func single(roles []string) int {
-	if slices.Contains(roles, RoleProject) {
-		return 2
-	}
-	return 1
-}
-
-// sharesOf are those of some roles, and of so many whole lists at the same time.
+// sharesOf returns the shares of a process with some roles that reads up to lists whole lists
+// at a time. A slow reader, a locked row or a flood of requests holds up its own share: every
+// other one has a connection reserved. A claim or a verification that needs a second connection
+// takes it from another share, in which nobody waits for one of the first.
 func sharesOf(roles []string, lists int) []share {
-	return slices.DeleteFunc(shares(lists), func(s share) bool { return s.role != "" && !slices.Contains(roles, s.role) })
+	all := []share{
+		{name: sharedShare, least: 1, want: 5},
+		{name: controlShare, least: 2, want: 6},
+		{name: RoleAPI, role: RoleAPI, least: 1, want: 11, cancels: true}, // more pages at a time would only make each slower
+		{name: listsShare, role: RoleAPI, want: lists, long: true, cancels: true},
+		{name: RoleProject, role: RoleProject, least: 1, want: projections.DefaultWorkers + 1}, // and one for the trees of events
+		{name: massShare, role: RoleProject, want: projections.DefaultMassWorkers, long: true},
+		{name: verification, role: RoleProject, want: 1},
+		{name: sessions, role: RoleProject, want: 2, long: true},
+		{name: RoleDeliver, role: RoleDeliver, least: 1, want: 7},
+		{name: RoleConsole, role: RoleConsole, least: 1, want: 4, cancels: true},
+		{name: downloads, role: RoleConsole, want: 2, long: true, cancels: true},
+		{name: RoleRelay, role: RoleRelay, least: 1, want: relay.Workers},
+		{name: RoleIngest, role: RoleIngest, least: 1, want: 6}, // in addition to those to a producer's database
+	}
+	return slices.DeleteFunc(all, func(s share) bool { return s.role != "" && !slices.Contains(roles, s.role) })
 }
+
+const (
+	// single is how many connections are in no share: the one that receives notifications.
+	single = 1
+
+	// leastCommon is how many connections are for whoever needs more than what is reserved.
+	leastCommon = 2
+
+	// defaultConnections is how many connections a process has without a setting, unless its
+	// roles can use only fewer.
+	defaultConnections = 20
+
+	// defaultLists is the default of LEDGERFEED_WHOLE_LISTS.
+	defaultLists = 4
+)
 
 // Connections is how many connections to the database a process with some roles has at
 // most, with the settings' defaults.
-func Connections(roles ...string) int { return mostOf(roles, defaultLists) }
+func Connections(roles ...string) int { return min(defaultConnections, mostOf(roles, defaultLists)) }
 
-// defaultLists is the default of LEDGERFEED_WHOLE_LISTS.
-const defaultLists = 4
-
+// mostOf is how many connections a process with some roles can use.
 func mostOf(roles []string, lists int) int {
-	n := single(roles)
+	n := single
 	for _, s := range sharesOf(roles, lists) {
-		n += s.most
+		n += s.want
 	}
 	return n
 }
 
 // LeastConnections is how many it needs.
 func LeastConnections(roles ...string) int {
-	n := single(roles)
+	n := single + leastCommon
 	for _, s := range sharesOf(roles, defaultLists) {
 		n += s.least
 	}
@@ -180,36 +180,48 @@ func LeastConnections(roles ...string) int {
 // Allowed is how many connections a process with some roles may have. The error names the
 // setting that allows too few.
 func Allowed(env *cli.Env, roles []string) (int, error) {
-	who := "serve --roles " + strings.Join(roles, ",")
-	return cli.Connections(env, who, LeastConnections(roles...), mostOf(roles, listsOf(env)))
+	most := mostOf(roles, listsOf(env))
+	if env.Settings.Connections == 0 {
+		most = min(defaultConnections, most)
+	}
+	return cli.Connections(env, "serve --roles "+strings.Join(roles, ","), LeastConnections(roles...), most)
 }
 
 // listsOf is how many whole lists are read at the same time, as the settings have it.
 func listsOf(env *cli.Env) int { return cmp.Or(env.Settings.WholeLists, defaultLists) }
 
-// divide gives each pool its part of the connections that a process may have: what it
-// needs, and of the rest as much as it could use of all that could be used.
-func divide(all int, roles []string, lists int) map[string]int {
-	least, most := LeastConnections(roles...), mostOf(roles, lists)
-	sizes := map[string]int{}
-	var given, wanted int
-	for _, s := range sharesOf(roles, lists) {
-		sizes[s.pool] += s.least
-		if most > least {
-			// Each gets the difference of two rounded sums, so that nothing is left over.
-			before := given
-			wanted += s.most - s.least
-			given = wanted * (all - least) / (most - least)
-			sizes[s.pool] += given - before
+// enoughCommon is from how many connections that are not reserved one is reserved for mass
+// changes, so that long reads never keep a workspace from being projected.
+const enoughCommon = 4
+
+// divide says how many of the connections of a process each share has. Every share may use
+// most of those that are not reserved; what takes minutes, less than half of them.
+func divide(all int, roles []string, lists int) map[string]pg.ShareOptions {
+	shares := sharesOf(roles, lists)
+	common := all - single
+	for _, s := range shares {
+		common -= s.least
+	}
+	options := map[string]pg.ShareOptions{}
+	for _, s := range shares {
+		part := max(1, common*2/3)
+		if s.long {
+			part = max(1, common*2/5)
+		}
+		if s.name == massShare && common >= enoughCommon {
+			s.least = 1
+		}
+		options[s.name] = pg.ShareOptions{
+			Name: s.name, Least: s.least, Most: min(s.want, s.least+part), Long: s.long, CancelStatements: s.cancels,
 		}
 	}
-	return sizes
+	return options
 }
 
 // prepareNotifier makes what notifies other processes, and says it where it hears of none.
 func prepareNotifier(ctx context.Context, s *Service) (err error) {
 	parameters := map[string]string{"application_name": sessionName(s.roles, s.connections.mark, "")}
-	s.notifier, err = cli.NewNotifier(s.env, s.database, s.pool, parameters)
+	s.notifier, err = cli.NewNotifier(s.env, s.database, s.shared, parameters)
 	if err != nil {
 		return err
 	}
@@ -240,7 +252,7 @@ type ServerUse struct {
 
 // ReadServerUse asks PostgreSQL. Any account may; through a pooler, all that is seen of a
 // process is the connection that it has past it.
-func ReadServerUse(ctx context.Context, env *cli.Env, db *cli.Database, pool *pgxpool.Pool) (*ServerUse, error) {
+func ReadServerUse(ctx context.Context, env *cli.Env, db *cli.Database, pool pg.DB) (*ServerUse, error) {
 	u := &ServerUse{Processes: []Process{}}
 	// Of other accounts' sessions, an account without pg_read_all_stats sees no type.
 	err := pool.QueryRow(ctx, `
@@ -323,8 +335,8 @@ func sessionName(roles []string, mark, own string) string {
 	return name
 }
 
-// nameSessions gives the name to the sessions of all pools, and of the single connections
-// that are made like theirs. Through a pooler, the connection that listens past it alone
+// nameSessions gives the name to the sessions of the pool, and of the single connections
+// that are made like them. Through a pooler, the connection that listens past it alone
 // tells the roles: the pooler's own connections keep the name of a process that is gone.
 func nameSessions(s *Service) error {
 	if s.database.Pooled {
@@ -338,19 +350,9 @@ func nameSessions(s *Service) error {
 	return nil
 }
 
-// named adds the name of a process's sessions to the settings of a pool.
-func named(name string, settings map[string]string) map[string]string {
-	if name == "" {
-		return settings
-	}
-	all := map[string]string{"application_name": name}
-	maps.Copy(all, settings)
-	return all
-}
-
 // ConnectedRoles lists the roles, of all serving processes together, that are connected to
 // the database, in the order of AllRoles. Any account may ask.
-func ConnectedRoles(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
+func ConnectedRoles(ctx context.Context, pool pg.DB) ([]string, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT role FROM unnest($2::text[]) WITH ORDINALITY AS r (role, n)
 		 WHERE EXISTS (SELECT FROM pg_stat_activity a

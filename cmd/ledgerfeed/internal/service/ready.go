@@ -245,7 +245,7 @@ func (s *Service) awaitSchema(ctx context.Context) error {
 	s.env.Logger.ErrorContext(ctx, "waiting: the process serves nothing yet", "reason", reason, "readiness", s.URL(AdminListener)+"/readyz")
 	tellSystemd(ctx, s.env.Logger, daemon.SdNotifyReady+"\nSTATUS=Waiting: "+reason)
 	for reason != "" {
-		if !flow.Pause(ctx, schemaInterval) {
+		if !flow.Sleep(ctx, schemaInterval) {
 			return ErrStoppedWaiting
 		}
 		was := reason

@@ -17,7 +17,7 @@ import (
 func (s *Service) recordRetention(ctx context.Context) error {
 	ctx = audit.AsService(ctx)
 	retention, now := s.env.Settings.Retention, s.env.Clock().UTC()
-	return pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+	return pg.InTx(ctx, s.shared, func(tx pgx.Tx) error {
 		// The insert makes processes that start at the same time wait for each other.
 		_, err := tx.Exec(ctx, `
 			INSERT INTO service_setting (workspace_id, name, value, changed_at) VALUES ('*', 'retention', '', $1)

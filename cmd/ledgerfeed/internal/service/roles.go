@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -120,12 +120,10 @@ func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_
 
 // prepare connects to the database and prepares what the roles run.
 func (s *Service) prepare(ctx context.Context) (err error) {
-	if err := nameSessions(s); err != nil {
+	if err := s.openPool(ctx); err != nil {
 		return err
 	}
-	if s.pool, err = s.openPool(ctx, sharedPool, pg.Options{}); err != nil {
-		return err
-	}
+	control := s.share(controlShare, nil)
 	if err := s.recordRetention(ctx); err != nil {
 		return err
 	}
@@ -136,7 +134,7 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 	if err := prepareNotifier(ctx, s); err != nil {
 		return err
 	}
-	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer(), Metrics: s.metrics}); err != nil {
+	if s.Log, err = eventlog.New(eventlog.Config{Pool: s.shared, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer(), Metrics: s.metrics}); err != nil {
 		return err
 	}
 	s.Add("notifications", s.notifier.Run)
@@ -144,7 +142,7 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	s.metrics.MustRegister(Notifications(s.notifier)...)
-	state, err := NewState(s.pool, s.env.Logger, s.metrics, s.env.Settings.MetricsWorkspaces)
+	state, err := NewState(s.shared, s.env.Logger, s.metrics, s.env.Settings.MetricsWorkspaces)
 	if err != nil {
 		return err
 	}
@@ -154,11 +152,11 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 		role    string
 		prepare func(context.Context) error
 	}{
-		{RoleAPI, s.prepareAPI},
-		{RoleProject, s.prepareProjector},
-		{RoleDeliver, s.prepareDelivery},
+		{RoleAPI, func(ctx context.Context) error { return s.prepareAPI(ctx, control) }},
+		{RoleProject, func(ctx context.Context) error { return s.prepareProjector(ctx, control) }},
+		{RoleDeliver, func(context.Context) error { return s.prepareDelivery(control) }},
 		{RoleConsole, s.prepareConsole},
-		{RoleRelay, func(ctx context.Context) error { return prepareRelay(ctx, s) }},
+		{RoleRelay, func(context.Context) error { return prepareRelay(s, control) }},
 		{RoleIngest, func(ctx context.Context) error { return prepareIngest(ctx, s) }},
 	} {
 		if !slices.Contains(s.roles, r.role) {
@@ -182,13 +180,10 @@ func (s *Service) prepare(ctx context.Context) (err error) {
 
 // prepareAPI prepares the read API: keys, limits, the request log and the
 // listener.
-func (s *Service) prepareAPI(ctx context.Context) error {
+func (s *Service) prepareAPI(ctx context.Context, control *pg.Share) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, RoleAPI, pageOptions())
-	if err != nil {
-		return err
-	}
-	notice, err := cli.BrandNotice(ctx, set.Brand, s.pool)
+	pool := s.share(RoleAPI, readapi.PoolSettings())
+	notice, err := cli.BrandNotice(ctx, set.Brand, s.shared)
 	if err != nil {
 		return fmt.Errorf("look for keys: %w", err)
 	}
@@ -196,15 +191,15 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 		s.env.Logger.WarnContext(ctx, notice)
 	}
 	format := access.NewFormat(set.Brand)
-	directory, err := access.NewDirectory(access.DirectoryConfig{Pool: s.pool, Format: format, Clock: s.env.Clock, Log: s.env.Logger})
+	directory, err := access.NewDirectory(access.DirectoryConfig{Pool: control, Format: format, Clock: s.env.Clock, Log: s.env.Logger})
 	if err != nil {
 		return err
 	}
-	limiter, err := access.NewLimiter(access.LimiterConfig{Pool: s.pool, Clock: s.env.Clock, Log: s.env.Logger})
+	limiter, err := access.NewLimiter(access.LimiterConfig{Pool: control, Clock: s.env.Clock, Log: s.env.Logger})
 	if err != nil {
 		return err
 	}
-	cursorKey, err := readapi.SharedCursorKey(ctx, s.pool)
+	cursorKey, err := readapi.SharedCursorKey(ctx, s.shared)
 	if err != nil {
 		return err
 	}
@@ -212,15 +207,12 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	requests, err := requestlog.New(requestlog.Config{Pool: s.pool, Clock: s.env.Clock, Logger: s.env.Logger})
+	requests, err := requestlog.New(requestlog.Config{Pool: s.shared, Clock: s.env.Clock, Logger: s.env.Logger})
 	if err != nil {
 		return err
 	}
-	lists, err := wholeLists(ctx, s, listsPool, set.WholeListsPerWorkspace)
-	if err != nil {
-		return err
-	}
-	standbys, err := copyOf(ctx, s, RoleAPI, listsPool, pageOptions())
+	lists := s.wholeLists(listsShare, set.WholeListsPerWorkspace)
+	standbys, err := copyOf(ctx, s, RoleAPI, listsShare, pageOptions())
 	if err != nil {
 		return err
 	}
@@ -248,15 +240,12 @@ func (s *Service) prepareAPI(ctx context.Context) error {
 	return err
 }
 
-// wholeLists are the connections of a pool, on which as many whole lists are read at the
+// wholeLists are the connections of a share, on which as many whole lists are read at the
 // same time.
-func wholeLists(ctx context.Context, s *Service, name string, ofWorkspace int) (readapi.WholeLists, error) {
-	set, most := &s.env.Settings, s.connections.of[name]
-	pool, err := s.openPool(ctx, name, listOptions(set))
-	if err != nil {
-		return readapi.WholeLists{}, err
-	}
-	return readapi.WholeLists{Pool: pool, Most: most, MostOfWorkspace: ofWorkspace, Timeout: set.WholeListTimeout, Stall: set.WholeListStall}, nil
+func (s *Service) wholeLists(name string, ofWorkspace int) readapi.WholeLists {
+	set := &s.env.Settings
+	pool := s.share(name, readapi.WholeListPoolSettings(set.WholeListTimeout))
+	return readapi.WholeLists{Pool: pool, Most: pg.Size(pool), MostOfWorkspace: ofWorkspace, Timeout: set.WholeListTimeout, Stall: set.WholeListStall}
 }
 
 // downloadKeeps is how long a download of the console keeps its place although somebody of another
@@ -266,34 +255,27 @@ const downloadKeeps = 20 * time.Second
 
 // prepareProjector prepares what folds the log into the read models, and what
 // verifies them in the background.
-func (s *Service) prepareProjector(ctx context.Context) error {
+func (s *Service) prepareProjector(ctx context.Context, control *pg.Share) error {
 	commits := projections.PoolSettings()
 	if s.env.Settings.ProjectCommit != "on" {
 		commits["synchronous_commit"] = s.env.Settings.ProjectCommit
 	}
-	pool, err := s.openPool(ctx, RoleProject, pg.Options{Settings: commits})
-	if err != nil {
-		return err
-	}
-	workers, massWorkers := projections.WorkersFor(s.connections.of[RoleProject])
+	pool, mass, aux := s.share(RoleProject, commits), s.share(massShare, commits), control.With(projections.PoolSettings())
 	runner, err := projections.NewRunner(projections.RunnerConfig{
-		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(), Rules: s.env.Rules,
-		Workers: workers, MassWorkers: massWorkers,
+		Pool: pool, MassPool: mass, AuxPool: aux, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(), Rules: s.env.Rules,
+		Workers: min(projections.DefaultWorkers, pg.Size(pool)), MassWorkers: pg.Size(mass),
 	})
 	if err != nil {
 		return err
 	}
 	s.probes.add(RoleProject, runner.Probe)
 	s.Add("projector", runner.Run)
-	if err := prepareTrees(ctx, s); err != nil {
+	if err := prepareTrees(ctx, s, pool.With(projections.PoolSettings()), aux); err != nil {
 		return err
 	}
-	s.Add("counts of events", rollup.NewEvents(s.pool, s.env.Clock, s.env.Logger).Run)
-	if pool, err = s.openPool(ctx, verification, pg.Options{Settings: replay.PoolSettings()}); err != nil {
-		return err
-	}
+	s.Add("counts of events", rollup.NewEvents(s.shared, s.env.Clock, s.env.Logger).Run)
 	auditor, err := replay.NewAuditor(replay.AuditorConfig{
-		Pool: pool, Direct: s.database.Direct, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
+		Pool: s.shared.With(replay.PoolSettings()), Changes: s.share(verification, replay.PoolSettings()), Sessions: s.share(sessions, replay.PoolSettings()), Direct: s.database.Direct, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
 		Every: s.env.Settings.AuditEvery, ConvertOnly: s.env.Settings.AuditEvery == 0, Rate: s.env.Settings.AuditRate, Notify: s.notifier.Notify,
 	})
 	if err != nil {
@@ -304,13 +286,9 @@ func (s *Service) prepareProjector(ctx context.Context) error {
 }
 
 // prepareDelivery prepares what sends webhooks.
-func (s *Service) prepareDelivery(ctx context.Context) error {
-	pool, err := s.openPool(ctx, RoleDeliver, pg.Options{Settings: dispatch.PoolSettings()})
-	if err != nil {
-		return err
-	}
+func (s *Service) prepareDelivery(control *pg.Share) error {
 	engine, err := dispatch.New(dispatch.Config{
-		Pool: pool, Keyring: s.keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
+		Pool: s.share(RoleDeliver, dispatch.PoolSettings()), LeasePool: control.With(dispatch.PoolSettings()), Keyring: s.keyring, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Settings: s.env.Settings.Delivery(), Mail: s.env.Settings.Mail(),
 	})
 	if err != nil {
@@ -325,16 +303,17 @@ func (s *Service) prepareDelivery(ctx context.Context) error {
 func (s *Service) prepareConsole(ctx context.Context) error {
 	set := &s.env.Settings
 	options := pg.Options{Settings: console.PoolSettings(), CancelStatements: true}
-	pool, err := s.openPool(ctx, RoleConsole, options)
-	if err != nil {
-		return err
-	}
+	pool := s.share(RoleConsole, options.Settings)
 	keys, err := access.NewStore(access.StoreConfig{Pool: pool, Format: access.NewFormat(set.Brand), Clock: s.env.Clock})
 	if err != nil {
 		return err
 	}
+	// The pages of the API are read with its planner settings, here too: a connection keeps the
+	// plan of a statement, whichever share made it.
+	reading := pool.With(both(readapi.PoolSettings(), options.Settings))
+	feed := eventlog.NewFeed(reading)
 	webhooks, err := delivery.NewStore(delivery.StoreConfig{
-		Pool: pool, Keyring: s.keyring, Log: s.Log, Notify: s.notifier.Notify, Clock: s.env.Clock, Settings: set.Delivery(),
+		Pool: pool, Feed: feed, Keyring: s.keyring, Log: s.Log, Notify: s.notifier.Notify, Clock: s.env.Clock, Settings: set.Delivery(),
 	})
 	if err != nil {
 		return err
@@ -359,22 +338,18 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cursorKey, err := readapi.SharedCursorKey(ctx, s.pool)
+	cursorKey, err := readapi.SharedCursorKey(ctx, s.shared)
 	if err != nil {
 		return err
 	}
-	feed := eventlog.NewFeed(pool)
-	files, err := wholeLists(ctx, s, downloads, 1)
-	if err != nil {
-		return err
-	}
+	files := s.wholeLists(downloads, 1)
 	files.Keep = downloadKeeps
 	standbys, err := copyOf(ctx, s, RoleConsole, downloads, options)
 	if err != nil {
 		return err
 	}
 	reader, err := readapi.NewReader(readapi.Config{
-		Copy: standbys, Pool: pool, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
+		Copy: standbys, Pool: reading, Feed: feed, Format: access.NewFormat(set.Brand), Clock: s.env.Clock, Logger: s.env.Logger, Brand: set.Brand,
 		BaseURL: set.BaseURL, DocsURL: set.DocsURL, CursorKey: cursorKey, Retention: set.Retention, Timeout: pages.BesideTimeout, WholeLists: files,
 	})
 	if err != nil {
@@ -385,7 +360,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return err
 	}
 	c, err := console.New(console.Config{
-		Pool: pool, Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Mailer: mailer, Feed: feed, Reader: reader,
+		Pool: pool, LogPool: pool.With(both(replay.PoolSettings(), options.Settings)), Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Mailer: mailer, Feed: feed, Reader: reader,
 		Clock: s.env.Clock, Logger: s.env.Logger, Tracer: s.env.Traces.Tracer(), Settings: set.Delivery(), URL: url, EmbedOrigins: set.ConsoleEmbedOrigins, Theme: look, APIURL: set.BaseURL, Identity: set.Identity(), Reference: page, Signing: signingKeys,
 	})
 	if err != nil {
@@ -403,6 +378,13 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	return err
 }
 
+// both merges settings; others replace those of the same name.
+func both(first, others map[string]string) map[string]string {
+	all := maps.Clone(first)
+	maps.Copy(all, others)
+	return all
+}
+
 // brokers are the kinds of message brokers. One more is a line here: any Watermill
 // publisher that can be a bus.Publisher.
 func brokers() bus.Schemes {
@@ -414,18 +396,16 @@ func brokers() bus.Schemes {
 }
 
 // prepareRelay prepares what sends the log to a message broker.
-func prepareRelay(ctx context.Context, s *Service) error {
+func prepareRelay(s *Service, control *pg.Share) error {
 	set := &s.env.Settings
-	pool, err := s.openPool(ctx, RoleRelay, pg.Options{Settings: relay.PoolSettings()})
-	if err != nil {
-		return err
-	}
+	claims := both(projections.PoolSettings(), relay.PoolSettings()) // the same statements as the projector's
+	pool, aux := s.share(RoleRelay, claims), control.With(claims)
 	publisher, err := brokers().Open(set.RelayURL, bus.Config{Name: "ledgerfeed " + set.RelayName, Logger: s.env.Logger})
 	if err != nil {
 		return fmt.Errorf("LEDGERFEED_RELAY_URL: %w", err)
 	}
 	r, err := relay.New(relay.Config{
-		Pool: pool, Notifier: s.notifier, Publisher: publisher, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
+		Pool: pool, AuxPool: aux, Notifier: s.notifier, Publisher: publisher, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
 		Name: set.RelayName, Form: set.RelayForm, Envelope: set.RelayEnvelope, Source: set.BaseURL,
 	})
 	if err != nil {
@@ -438,10 +418,7 @@ func prepareRelay(ctx context.Context, s *Service) error {
 
 // prepareIngest prepares what appends messages of another system.
 func prepareIngest(ctx context.Context, s *Service) error {
-	pool, err := s.openPool(ctx, RoleIngest, pg.Options{})
-	if err != nil {
-		return err
-	}
+	pool := s.share(RoleIngest, nil)
 	// A log on connections of its own: appends that wait for a held workspace keep none of
 	// those of others.
 	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer()})
@@ -466,7 +443,7 @@ func prepareIngest(ctx context.Context, s *Service) error {
 }
 
 // openSource opens an outbox or a stream, by the scheme of the address.
-func openSource(ctx context.Context, s *Service, pool *pgxpool.Pool, address string) (ingest.Source, error) {
+func openSource(ctx context.Context, s *Service, pool pg.DB, address string) (ingest.Source, error) {
 	if strings.HasPrefix(address, "postgres") {
 		target, err := ingest.ParseTarget(address)
 		if err != nil {
@@ -494,7 +471,7 @@ func listOptions(set *settings.Settings) pg.Options {
 }
 
 // standbyConfig is how the standbys of the settings are followed.
-func standbyConfig(env *cli.Env, pool *pgxpool.Pool, logger *slog.Logger) standby.Config {
+func standbyConfig(env *cli.Env, pool pg.DB, logger *slog.Logger) standby.Config {
 	return standby.Config{URL: env.Settings.ReadURL, Primary: pool, MaxLag: env.Settings.ReadMaxLag, Logger: logger}
 }
 
@@ -503,7 +480,7 @@ func followStandbys(s *Service) (err error) {
 	if s.env.Settings.ReadURL == "" || !slices.Contains(s.roles, RoleAPI) && !slices.Contains(s.roles, RoleConsole) {
 		return nil
 	}
-	cfg := standbyConfig(s.env, s.pool, s.env.Logger)
+	cfg := standbyConfig(s.env, s.shared, s.env.Logger)
 	cfg.Metrics = s.metrics
 	if s.connections.standbys, err = standby.New(cfg); err != nil {
 		return err
@@ -514,7 +491,7 @@ func followStandbys(s *Service) (err error) {
 
 // LookAtStandbys finds out, for a command, how the standbys of the settings are; nil: the
 // settings name none.
-func LookAtStandbys(ctx context.Context, env *cli.Env, pool *pgxpool.Pool) (*standby.State, error) {
+func LookAtStandbys(ctx context.Context, env *cli.Env, pool pg.DB) (*standby.State, error) {
 	if env.Settings.ReadURL == "" {
 		return nil, nil
 	}
@@ -522,8 +499,8 @@ func LookAtStandbys(ctx context.Context, env *cli.Env, pool *pgxpool.Pool) (*sta
 	return &is, err
 }
 
-// copyOf opens two pools of connections to the standbys, of the sizes of two pools to the
-// primary, the first one for pages and with options; nil: there are no standbys.
+// copyOf opens two pools of connections to the standbys, of the sizes of two shares of those to
+// the primary, the first one for pages and with options; nil: there are no standbys.
 // LEDGERFEED_CONNECTIONS is about the primary: the standbys take as many beside them.
 func copyOf(ctx context.Context, s *Service, rows, lists string, o pg.Options) (c *readapi.Copy, err error) {
 	from := s.connections.standbys
@@ -538,23 +515,19 @@ func copyOf(ctx context.Context, s *Service, rows, lists string, o pg.Options) (
 	return c, err
 }
 
-func openStandbys(ctx context.Context, s *Service, pool string, o pg.Options) (*pgxpool.Pool, error) {
-	o.MaxConns = int32(s.connections.of[pool])
+func openStandbys(ctx context.Context, s *Service, pool string, o pg.Options) (*pg.Pool, error) {
+	o.MaxConns = int32(s.connections.of[pool].Most)
 	o.Tracer = s.env.Traces.Statements()
 	opened, err := s.connections.standbys.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	s.pools.AddBeside(pool+" at standbys", opened)
+	s.pools.Add(pool+" at standbys", opened)
 	return opened, nil
 }
 
 // prepareTrees prepares what adds events to the trees of their workspaces.
-func prepareTrees(ctx context.Context, s *Service) error {
-	pool, err := s.openPool(ctx, treesPool, pg.Options{Settings: projections.PoolSettings()})
-	if err != nil {
-		return err
-	}
+func prepareTrees(ctx context.Context, s *Service, pool, aux *pg.Share) error {
 	gatherer, err := newGatherer(ctx, s)
 	if err != nil {
 		return err
@@ -564,7 +537,7 @@ func prepareTrees(ctx context.Context, s *Service) error {
 		grown = gatherer.Grown
 	}
 	builder, err := eventtree.NewBuilder(eventtree.BuilderConfig{
-		Pool: pool, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
+		Pool: pool, AuxPool: aux, Notifier: s.notifier, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
 		Grown: grown,
 	})
 	if err != nil {
@@ -595,7 +568,7 @@ func newGatherer(ctx context.Context, s *Service) (*witness.Gatherer, error) {
 		return nil, fmt.Errorf("LEDGERFEED_WITNESSES needs LEDGERFEED_BASE_URL, with which the names of trees begin: %w", err)
 	}
 	return witness.New(witness.Config{
-		Pool: s.pool, Witnesses: set.Witnesses, Keys: keys, Host: host, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
+		Pool: s.shared.With(readapi.PoolSettings()), Witnesses: set.Witnesses, Keys: keys, Host: host, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
 		HTTP: http.DefaultTransport,
 	})
 }

@@ -24,7 +24,7 @@ func (s *Service) prepareSecretKeys(ctx context.Context) error {
 		return nil
 	}
 	s.keysAsked = true
-	k, err := s.env.Keyring(ctx, s.database, s.pool)
+	k, err := s.env.Keyring(ctx, s.database, s.shared)
 	if errors.As(err, &s.refused) {
 		s.setUnready("refusing the roles that need the keys for webhooks' secrets: " + s.refused.Error())
 		err = nil
@@ -41,8 +41,8 @@ func (s *Service) setUnready(reason string) { s.unready.Store(&reason) }
 
 // watchSecretKeys looks from time to time whether the keys still fit.
 func (s *Service) watchSecretKeys(ctx context.Context) error {
-	for fit := true; flow.Pause(ctx, secretKeyInterval); {
-		state, err := keyring.ReadState(ctx, s.pool, s.env.Clock())
+	for fit := true; flow.Sleep(ctx, secretKeyInterval); {
+		state, err := keyring.ReadState(ctx, s.shared, s.env.Clock())
 		if err != nil {
 			continue // the database is away, which /readyz notices by itself
 		}

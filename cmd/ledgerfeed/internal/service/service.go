@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
@@ -23,6 +22,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
 	"github.com/ledgerfeed/ledgerfeed/internal/tlslisten"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
 // Service is a serving process. Its components run together: when one fails,
@@ -34,12 +34,13 @@ type Service struct {
 	database *cli.Database
 	metrics  *prometheus.Registry
 	notifier *eventlog.Notifier
-	pool     *pgxpool.Pool // for everything but requests, projecting and delivering
+	pool     *pg.Pool  // all connections to the database but that for notifications
+	shared   *pg.Share // of what has no share of its own
 	pools    *Pools
 
 	connections struct { // to the database
 		most     int
-		of       map[string]int   // by pool
+		of       map[string]pg.ShareOptions
 		mark     string           // in their names, for this process
 		name     string           // of their sessions in PostgreSQL; empty: as DATABASE_URL has it
 		standbys *standby.Address // answers are read from; nil: all from the database
@@ -62,22 +63,32 @@ type Service struct {
 	listeners  []listener
 }
 
-// openPool opens a pool, whose name is for metrics.
-func (s *Service) openPool(ctx context.Context, name string, o pg.Options) (*pgxpool.Pool, error) {
-	pool, err := pg.Open(ctx, s.database.URL, optionsOf(s, name, o))
-	if err != nil {
-		return nil, err
+// openPool opens the pool of the process.
+func (s *Service) openPool(ctx context.Context) (err error) {
+	if err := nameSessions(s); err != nil {
+		return err
 	}
-	s.pools.Add(name, pool)
-	return pool, nil
+	o := pg.Options{
+		MaxConns: int32(s.connections.most - single), ReadBuffer: readapi.ReadBuffer, Tracer: s.env.Traces.Statements(),
+	}
+	if s.connections.name != "" {
+		o.Settings = map[string]string{"application_name": s.connections.name}
+	}
+	if s.pool, err = pg.Open(ctx, s.database.URL, o); err != nil {
+		return err
+	}
+	s.pools.Add("", s.pool)
+	s.shared = s.share(sharedShare, nil)
+	return nil
 }
 
-// optionsOf are a pool's options with what the process gives each by its name.
-func optionsOf(s *Service, name string, o pg.Options) pg.Options {
-	o.MaxConns = int32(s.connections.of[name])
-	o.Settings = named(s.connections.name, o.Settings)
-	o.Tracer = s.env.Traces.Statements()
-	return o
+// share makes a share of the pool, whose statements have settings.
+func (s *Service) share(name string, settings map[string]string) *pg.Share {
+	o := s.connections.of[name]
+	o.Settings = settings
+	share := s.pool.NewShare(o)
+	s.pools.AddShare(share)
+	return share
 }
 
 // Add adds a component; run returns when its context ends.
@@ -110,7 +121,7 @@ func (s *Service) Run(ctx context.Context) error {
 	tellSystemd(ctx, s.env.Logger, daemon.SdNotifyStopping)
 	if delay := s.env.Settings.DrainDelay; ctx.Err() != nil && delay > 0 {
 		s.env.Logger.InfoContext(ctx, "not ready any more, stopping soon", "in", delay)
-		flow.Pause(others.ctx, delay)
+		flow.Sleep(others.ctx, delay)
 	}
 	s.env.Logger.InfoContext(ctx, "stopping")
 	err := others.stop()

@@ -10,13 +10,13 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
@@ -36,7 +36,7 @@ const readTimeout = 10 * time.Second
 
 // State reads the state of the service from its database.
 type State struct {
-	pool   *pgxpool.Pool
+	pool   pg.DB
 	logger *slog.Logger
 	store  *anomaly.Store
 
@@ -56,7 +56,7 @@ type State struct {
 type lags struct{ projection, delivery, trees prometheus.Gauge }
 
 // NewState registers the metrics; the named workspaces have some of their own.
-func NewState(pool *pgxpool.Pool, logger *slog.Logger, register prometheus.Registerer, named []string) (*State, error) {
+func NewState(pool pg.DB, logger *slog.Logger, register prometheus.Registerer, named []string) (*State, error) {
 	var failed error
 	add := func(c prometheus.Collector) {
 		if err := register.Register(c); err != nil && failed == nil {
@@ -111,9 +111,9 @@ func (s *State) Run(ctx context.Context) error {
 		err := s.Read(limited)
 		cancel()
 		if ctx.Err() == nil {
-			outage.Note(ctx, err)
+			outage.LogTransition(ctx, err)
 		}
-		if !flow.Pause(ctx, min(max(interval, pauseFactor*time.Since(began)), longest)) {
+		if !flow.Sleep(ctx, min(max(interval, pauseFactor*time.Since(began)), longest)) {
 			return nil
 		}
 	}
@@ -207,7 +207,7 @@ func newWorkspaces(ids []string, add func(prometheus.Collector)) *workspaces {
 	}
 }
 
-func (w *workspaces) read(ctx context.Context, pool *pgxpool.Pool) error {
+func (w *workspaces) read(ctx context.Context, pool pg.DB) error {
 	for _, id := range w.ids {
 		progress, err := eventlog.ReadProgress(ctx, pool, eventlog.ReadModels, id)
 		if err != nil {
@@ -239,7 +239,7 @@ func newRelays(add func(prometheus.Collector)) relays {
 	}
 }
 
-func (r relays) read(ctx context.Context, pool *pgxpool.Pool) error {
+func (r relays) read(ctx context.Context, pool pg.DB) error {
 	list, err := relay.ReadStatus(ctx, pool, "")
 	if err != nil {
 		return fmt.Errorf("read the state of relays: %w", err)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
@@ -386,7 +385,7 @@ const maxCreated = 10
 // newWorkspaces says which workspaces are new, because a mistyped workspace_id makes
 // one that nothing removes again. Nil says nothing.
 type newWorkspaces struct {
-	pool   *pgxpool.Pool
+	pool   pg.DB
 	errOut io.Writer
 
 	forbidden bool // the account may not read workspaces, as a producer's may not

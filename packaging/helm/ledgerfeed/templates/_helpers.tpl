@@ -62,15 +62,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/* How many connections to PostgreSQL all pods have at most, also while they are
-replaced: 6 each, and those of its roles. LEDGERFEED_CONNECTIONS may allow fewer. */}}
+replaced: 12 each, and those of its roles, but no more than 20. LEDGERFEED_CONNECTIONS may
+allow others. */}}
 {{- define "ledgerfeed.connections" -}}
-{{- $each := dict "api" 17 "project" 12 "deliver" 7 "console" 6 "relay" 8 "ingest" 6 }}
+{{- $each := dict "api" 15 "project" 10 "deliver" 7 "console" 6 "relay" 5 "ingest" 6 }}
 {{- $sum := 0 }}
 {{- range include "ledgerfeed.deployments" . | fromJson }}
-{{- $pod := 6 }}
+{{- $pod := 12 }}
 {{- range .roles }}
 {{- $pod = add $pod (get $each .) }}
 {{- end }}
+{{- $pod = min $pod 20 }}
 {{- $pods := .replicas }}
 {{- if .autoscaling.enabled }}
 {{- $pods = .autoscaling.maxReplicas }}

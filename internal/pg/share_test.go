@@ -1,5 +1,3 @@
-//go:build full
-
 package pg_test
 
 import (
@@ -16,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -91,7 +90,7 @@ func (s *fullServer) pass(client net.Conn) {
 	both.Wait()
 }
 
-func openAt(t *testing.T, address string, most int32) *pgxpool.Pool {
+func openAt(t *testing.T, address string, most int32) *pg.Pool {
 	t.Helper()
 	pool := testkit.Must(pg.Open(t.Context(), address, pg.Options{MaxConns: most}))(t)
 	t.Cleanup(pool.Close)
@@ -116,7 +115,7 @@ func TestARefusedConnectionWaitsForOneOfThePool(t *testing.T) {
 		})
 	}
 	group.Wait()
-	w := pg.WaitsOf(pool)
+	w := pool.Use().Waits
 	if s.refused.Load() == 0 || w.Refused == 0 || w.Count == 0 || w.Time == 0 || w.Waiting != 0 {
 		t.Errorf("the server refused %d, the pool says %+v", s.refused.Load(), w)
 	}
@@ -133,7 +132,7 @@ func TestARefusedConnectionWaitsForOneOfThePool(t *testing.T) {
 }
 
 // take takes connections, and returns what gives them back.
-func take(t *testing.T, pool *pgxpool.Pool, n int) (release func()) {
+func take(t *testing.T, pool pg.DB, n int) (release func()) {
 	t.Helper()
 	var list []*pgxpool.Conn
 	for range n {
@@ -164,7 +163,7 @@ func TestWaitingEndsWithTheCaller(t *testing.T) {
 		done <- err
 	}()
 	testkit.Eventually(t, func() error {
-		if n := pg.WaitsOf(pool).Waiting; n != 1 {
+		if n := pool.Use().Waiting; n != 1 {
 			return fmt.Errorf("%d wait", n)
 		}
 		return nil
@@ -216,6 +215,126 @@ func TestBrokenConnectionsAreReplaced(t *testing.T) {
 		release()
 		if err := <-c; err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestSharesHaveTheirSettings: whichever connection a statement gets, it has the settings of
+// its share and of no other, and those of the pool where its share has none.
+func TestSharesHaveTheirSettings(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Must(pg.Open(t.Context(), testkit.NewDatabase(t), pg.Options{MaxConns: 2, Settings: map[string]string{"lock_timeout": "701ms"}}))(t)
+	t.Cleanup(pool.Close)
+	const shown = `SELECT concat_ws(' ', current_setting('enable_sort'), current_setting('lock_timeout'), current_setting('statement_timeout'))`
+	var group sync.WaitGroup
+	for _, of := range []struct {
+		settings map[string]string
+		want     string
+	}{
+		{nil, "on 701ms 0"},
+		{map[string]string{"enable_sort": "off"}, "off 701ms 0"},
+		{map[string]string{"enable_sort": "off", "lock_timeout": "702ms", "statement_timeout": "60001ms"}, "off 702ms 60001ms"},
+	} {
+		share := pool.NewShare(pg.ShareOptions{Most: 2, Settings: of.settings})
+		check := func(how, got string, err error) {
+			if err != nil || got != of.want {
+				t.Errorf("%v, %s: %q, %v; want %q", of.settings, how, got, err, of.want)
+			}
+		}
+		for range 2 {
+			group.Go(func() {
+				for range 50 {
+					var got string
+					err := share.QueryRow(t.Context(), shown).Scan(&got)
+					check("a query", got, err)
+					err = pg.InTx(t.Context(), share, func(tx pgx.Tx) error { return tx.QueryRow(t.Context(), shown).Scan(&got) })
+					check("a transaction", got, err)
+					var b pgx.Batch
+					b.Queue(shown).QueryRow(func(row pgx.Row) error { return row.Scan(&got) })
+					err = share.SendBatch(t.Context(), &b).Close()
+					check("a batch", got, err)
+				}
+			})
+		}
+	}
+	group.Wait()
+}
+
+// TestAFloodLeavesOthersTheirConnections: a share whose users hold all that it may have
+// keeps nobody else waiting, and what is kept for a share is there whatever the others take.
+func TestAFloodLeavesOthersTheirConnections(t *testing.T) {
+	t.Parallel()
+	pool := openAt(t, testkit.NewDatabase(t), 4)
+	quiet := pool.NewShare(pg.ShareOptions{Name: "quiet", Least: 1, Most: 2})
+	flood := pool.NewShare(pg.ShareOptions{Name: "flood", Most: 4})
+	release := take(t, flood, 3)
+	waits := make(chan error)
+	go func() {
+		_, err := flood.Exec(t.Context(), "SELECT")
+		waits <- err
+	}()
+	testkit.Eventually(t, func() error {
+		if n := flood.Use().Waiting; n != 1 {
+			return fmt.Errorf("%d wait", n)
+		}
+		return nil
+	})
+	for range 20 {
+		testkit.Must(quiet.Exec(t.Context(), "SELECT"))(t)
+	}
+	release()
+	if err := <-waits; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConnectionsComeBack: whichever way a statement ends, its connection and its place are
+// there for the next one.
+func TestConnectionsComeBack(t *testing.T) {
+	t.Parallel()
+	pool := openAt(t, testkit.NewDatabase(t), 1)
+	share := pool.NewShare(pg.ShareOptions{Most: 1})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for name, use := range map[string]func() error{
+		"a wrong query":          func() error { rows, err := share.Query(t.Context(), "SELEKT"); rows.Close(); return err },
+		"a query that fails":     func() error { return share.QueryRow(t.Context(), "SELECT 1 / $1::int", 0).Scan(new(int)) },
+		"no row":                 func() error { return share.QueryRow(t.Context(), "SELECT 1 WHERE $1", false).Scan(new(int)) },
+		"a row that cannot be":   func() error { return share.QueryRow(t.Context(), "SELECT 'x'").Scan(new(int)) },
+		"a wrong statement":      func() error { _, err := share.Exec(t.Context(), "SELEKT"); return err },
+		"a caller that has gone": func() error { _, err := share.Exec(ended, "SELECT"); return err },
+		"a transaction":          func() error { return pg.InTx(t.Context(), share, func(pgx.Tx) error { return errors.New("no") }) },
+		"a transaction that fails": func() error {
+			return pg.InTx(t.Context(), share, func(tx pgx.Tx) error { _, err := tx.Exec(t.Context(), "SELEKT"); return err })
+		},
+		"a batch": func() error {
+			var b pgx.Batch
+			b.Queue("SELECT 1")
+			b.Queue("SELEKT")
+			return share.SendBatch(t.Context(), &b).Close()
+		},
+		"rows that are not read": func() error {
+			rows, err := share.Query(t.Context(), "SELECT generate_series(1, 100000)")
+			if err == nil {
+				rows.Next()
+				rows.Close()
+			}
+			return errors.Join(err, errors.New("no error is wanted"))
+		},
+		"a copy": func() error {
+			_, err := share.CopyFrom(t.Context(), pgx.Identifier{"nothing"}, []string{"n"}, pgx.CopyFromRows(nil))
+			return err
+		},
+	} {
+		if err := use(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if use := share.Use(); use.Used != 0 {
+			t.Fatalf("%s: %d places are taken", name, use.Used)
+		}
+		var n int
+		if err := share.QueryRow(t.Context(), "SELECT 1").Scan(&n); err != nil || n != 1 {
+			t.Errorf("after %s: %d, %v", name, n, err)
 		}
 	}
 }

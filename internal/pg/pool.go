@@ -1,0 +1,161 @@
+package pg
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Options of a pool.
+type Options struct {
+	// MaxConns is the most connections; 0 leaves pgx's default.
+	MaxConns int32
+
+	// ReadBuffer is the size of each connection's read buffer in bytes; 0
+	// leaves the default. Pages of rows want 32 KiB.
+	ReadBuffer int
+
+	// Settings are run-time parameters of every connection.
+	Settings map[string]string
+
+	// CancelStatements ends the statement of a context that ends on the server, too, and keeps
+	// its connection. Otherwise only the connection is closed, and the server goes on until it
+	// has something to send. It holds for the pool's own methods.
+	CancelStatements bool
+
+	// Tracer is called at each statement; nil: none is.
+	Tracer pgx.QueryTracer
+
+	// ConnectTimeout bounds the time to open a connection; 0: that of the URL.
+	ConnectTimeout time.Duration
+
+	// Later lets Open succeed although the database does not answer now.
+	Later bool
+
+	// Prepare looks at a connection each time before it is used; nil: one to a server that
+	// takes no writes is replaced after a second. What it returns means what it does in
+	// pgxpool.Config.PrepareConn.
+	Prepare func(context.Context, *pgx.Conn) (good bool, err error)
+}
+
+// cancelTimeout is how long a connection waits for the end of a statement that it
+// has cancelled before it is closed.
+const cancelTimeout = time.Second
+
+// Pool is the connections of a process to a database, which its users share: see
+// [Pool.NewShare]. Its own methods are for those that have no share, and get what is not
+// kept for others. It is safe for concurrent use.
+type Pool struct {
+	*Share
+
+	conns  *pgxpool.Pool
+	places *places
+	tracer pgx.QueryTracer       // of statements; nil: none
+	waits  pgxpool.AcquireTracer // is told of callers that wait; nil: nobody is
+	pooled bool                  // see IsPooled
+	local  map[string]string     // settings that each transaction through a pooler needs
+}
+
+// Close closes the connections, and returns when all are given back.
+func (p *Pool) Close() {
+	p.places.close()
+	p.conns.Close()
+}
+
+// Reset closes all connections; those in use, when they are given back.
+func (p *Pool) Reset() { p.conns.Reset() }
+
+// Stat returns how many connections there are.
+func (p *Pool) Stat() *pgxpool.Stat { return p.conns.Stat() }
+
+// Config returns the configuration for a pool of pgx like this one.
+func (p *Pool) Config() *pgxpool.Config {
+	cfg := p.conns.Config()
+	cfg.MaxConns = int32(p.places.most)
+	cfg.ConnConfig.Tracer, cfg.BeforeConnect = p.tracer, nil
+	return cfg
+}
+
+// Open makes a pool and checks that the database answers, unless Options.Later.
+func Open(ctx context.Context, url string, o Options) (*Pool, error) {
+	cfg, err := ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	if o.MaxConns > 0 {
+		cfg.MaxConns = o.MaxConns
+	}
+	if o.ReadBuffer > 0 {
+		cfg.ConnConfig.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+			return pgproto3.NewFrontend(bufio.NewReaderSize(r, o.ReadBuffer), w)
+		}
+	}
+	cfg.PingTimeout = pingTimeout
+	if o.ConnectTimeout > 0 {
+		cfg.ConnConfig.ConnectTimeout = o.ConnectTimeout
+	}
+	for name, value := range silentSettings() {
+		if cfg.ConnConfig.RuntimeParams[name] == "" {
+			cfg.ConnConfig.RuntimeParams[name] = value
+		}
+	}
+	cfg.ConnConfig.BuildContextWatcherHandler = newWatcher
+	for name, value := range o.Settings {
+		cfg.ConnConfig.RuntimeParams[name] = value
+	}
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "ledgerfeed"
+	}
+	withoutTimeouts(cfg.ConnConfig)
+	local, err := settle(cfg.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	dropUseless(cfg, o.Prepare)
+	p := &Pool{places: newPlaces(int(cfg.MaxConns)), pooled: IsPooled(cfg.ConnConfig), local: local, tracer: o.Tracer}
+	p.Share = p.NewShare(ShareOptions{Most: int(cfg.MaxConns), CancelStatements: o.CancelStatements})
+	p.waits, _ = o.Tracer.(pgxpool.AcquireTracer)
+	// A connection that is being closed may take seconds, in which its place is another's.
+	cfg.MaxConns *= 2
+	cfg.ConnConfig.Tracer = released{}
+	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		c.Tracer = o.Tracer
+		return nil
+	}
+	if p.conns, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	if o.Later {
+		return p, nil
+	}
+	if err := checkSettings(ctx, p); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// pingTimeout bounds the question that a connection is asked before it is used, if it
+// was idle for a second. One that went silent does not answer, and is replaced.
+const pingTimeout = 2 * time.Second
+
+// silentSettings make the server notice that a client has gone without closing its
+// connection, because its machine or the network between failed. Until the server
+// does, the client's transaction stays open and its row locks with it: those of a
+// projector hold up whole workspaces. A network that still acknowledges what it does
+// not deliver is noticed by the first setting alone.
+func silentSettings() map[string]string {
+	return map[string]string{
+		"idle_in_transaction_session_timeout": "30s",
+		"tcp_user_timeout":                    "30s",
+		"tcp_keepalives_idle":                 "10",
+		"tcp_keepalives_interval":             "5",
+		"tcp_keepalives_count":                "4",
+	}
+}
