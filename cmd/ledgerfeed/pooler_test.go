@@ -94,7 +94,7 @@ func TestPoolerEndToEnd(t *testing.T) {
 	}
 	first := startProcess(t, b.command(settings, "serve"))
 	api, console := apiOf(first), strings.TrimSpace(first.await("for=console url="))
-	first.await("changes made by other processes are found by sweeps")
+	first.await("this process finds the changes of others by sweeps")
 	second := startProcess(t, b.command(append(settings, "LEDGERFEED_LISTEN_DATABASE_URL="+b.direct), "serve"))
 	admin := strings.TrimSpace(second.await("for=admin url="))
 	b.succeed("status", "--wait")
