@@ -40,13 +40,15 @@ func TestTenConnections(t *testing.T) {
 	watching := testkit.Must(pgx.Connect(t.Context(), database))(t)
 	t.Cleanup(func() { _ = watching.Close(t.Context()) })
 
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 12}}
+	t.Cleanup(client.CloseIdleConnections)
 	ctx, appended := context.WithCancel(t.Context())
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range 12 {
 		accept := []string{"application/json", "application/json", "application/x-ndjson"}[i%3]
 		group.Go(func() error {
 			for ctx.Err() == nil {
-				status, text, err := getOnce(ctx, api+"/v1/clients", key, accept)
+				status, text, err := getOnce(ctx, client, api+"/v1/clients", key, accept)
 				switch {
 				case err != nil && ctx.Err() != nil:
 				case err != nil:
@@ -100,14 +102,14 @@ func TestTenConnections(t *testing.T) {
 }
 
 // getOnce reads an answer to its end.
-func getOnce(ctx context.Context, url, key, accept string) (status int, text string, err error) {
+func getOnce(ctx context.Context, client *http.Client, url, key, accept string) (status int, text string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return 0, "", err
 	}
 	req.Header.Set("Authorization", "Bearer "+key)
 	req.Header.Set("Accept", accept)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return 0, "", err
 	}

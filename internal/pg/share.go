@@ -134,11 +134,10 @@ func (s *Share) Use() Use {
 	return Use{s.group.name, s.pool.places.usedBy(s.group), s.group.most, s.pool.places.waitsOf(s.group)}
 }
 
-// What a connection keeps for the share that has it, and had it last.
+// What a connection keeps.
 const (
-	heldKey    = "held by"
-	cancelKey  = "cancels statements"
-	settingsOf = "settings of"
+	heldKey  = "group" // whose place it has, if Acquire handed it out
+	shareKey = "share" // whose settings it has
 )
 
 // watcher ends the wait for a statement whose context ends, as the share wants it that has the
@@ -160,7 +159,7 @@ func newWatcher(c *pgconn.PgConn) ctxwatch.Handler {
 // HandleCancel implements ctxwatch.Handler.
 func (w *watcher) HandleCancel(ctx context.Context) {
 	w.last = w.deadline
-	if cancels, _ := w.conn.CustomData()[cancelKey].(bool); cancels {
+	if s, ok := w.conn.CustomData()[shareKey].(*Share); ok && s.cancels {
 		w.last = w.cancel
 	}
 	w.last.HandleCancel(ctx)
@@ -169,25 +168,52 @@ func (w *watcher) HandleCancel(ctx context.Context) {
 // HandleUnwatchAfterCancel implements ctxwatch.Handler.
 func (w *watcher) HandleUnwatchAfterCancel() { w.last.HandleUnwatchAfterCancel() }
 
+// held is a connection in use, with its place. The place is given back after the connection,
+// so that whoever gets it finds the connection free and opens no other.
+type held struct {
+	*pgxpool.Conn
+
+	group *group // nil: it was given back
+}
+
+// Release gives both back. It may be called more than once.
+func (h *held) Release() {
+	if h.group != nil {
+		h.Conn.Release()
+		h.group.places.give(h.group)
+		h.group = nil
+	}
+}
+
 // Acquire takes a connection with the share's settings. It waits until ctx ends for one
 // that is free, also where the server refuses a new one because it has too many, as long as
 // the pool has another.
 func (s *Share) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
-	if t := s.pool.waits; t != nil {
-		ctx = t.TraceAcquireStart(ctx, s.pool.conns, pgxpool.TraceAcquireStartData{})
+	h, err := s.take(ctx)
+	if err != nil {
+		return nil, err
 	}
-	c, err := s.acquire(ctx)
-	if t := s.pool.waits; t != nil {
-		data := pgxpool.TraceAcquireEndData{Err: err}
-		if c != nil {
-			data.Conn = c.Conn()
-		}
-		t.TraceAcquireEnd(ctx, s.pool.conns, data)
-	}
-	return c, err
+	h.Conn.Conn().PgConn().CustomData()[heldKey] = h.group
+	return h.Conn, nil
 }
 
-func (s *Share) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+// take is Acquire for the methods of this file, which give the connection back themselves.
+func (s *Share) take(ctx context.Context) (*held, error) {
+	t := s.pool.waits
+	if t == nil {
+		return s.takeUntraced(ctx)
+	}
+	ctx = t.TraceAcquireStart(ctx, s.pool.conns, pgxpool.TraceAcquireStartData{})
+	h, err := s.takeUntraced(ctx)
+	data := pgxpool.TraceAcquireEndData{Err: err}
+	if err == nil {
+		data.Conn = h.Conn.Conn()
+	}
+	t.TraceAcquireEnd(ctx, s.pool.conns, data)
+	return h, err
+}
+
+func (s *Share) takeUntraced(ctx context.Context) (*held, error) {
 	p := s.pool
 	for again := false; ; again = true {
 		if err := p.places.take(ctx, s.group, again); err != nil {
@@ -195,13 +221,12 @@ func (s *Share) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 		}
 		c, err := p.conns.Acquire(ctx)
 		if err == nil {
-			kept := c.Conn().PgConn().CustomData()
-			kept[heldKey], kept[cancelKey] = s.group, s.cancels
+			h := &held{c, s.group}
 			if err = s.settle(ctx, c.Conn().PgConn()); err == nil {
-				return c, nil
+				return h, nil
 			}
 			_ = c.Conn().Close(ctx)
-			c.Release()
+			h.Release()
 			return nil, err
 		}
 		stat := p.conns.Stat()
@@ -217,7 +242,7 @@ func (s *Share) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 }
 
-// released gives the place back of a connection that is given back.
+// released gives the place back of a connection of Acquire.
 type released struct {
 	pgx.QueryTracer // nil: connections have a tracer of their own
 }
@@ -239,16 +264,21 @@ func release(c *pgconn.PgConn) {
 // settle gives a connection the share's settings in place of those of the share that had it
 // last.
 func (s *Share) settle(ctx context.Context, c *pgconn.PgConn) error {
-	if s.pool.pooled { // each transaction has its own
+	kept := c.CustomData()
+	last, _ := kept[shareKey].(*Share)
+	if last == s {
 		return nil
 	}
-	last, _ := c.CustomData()[settingsOf].(map[string]string)
-	if sql := change(last, s.settings); sql != "" {
+	var before map[string]string
+	if last != nil {
+		before = last.settings
+	}
+	if sql := change(before, s.settings); sql != "" && !s.pool.pooled { // there, each transaction has its own
 		if _, err := c.Exec(ctx, sql).ReadAll(); err != nil {
 			return fmt.Errorf("give a connection its settings: %w", err)
 		}
 	}
-	c.CustomData()[settingsOf] = s.settings
+	kept[shareKey] = s
 	return nil
 }
 
@@ -276,7 +306,7 @@ func (s *Share) Begin(ctx context.Context) (pgx.Tx, error) { return s.BeginTx(ct
 
 // BeginTx begins a transaction.
 func (s *Share) BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error) {
-	c, err := s.Acquire(ctx)
+	c, err := s.take(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +318,7 @@ func (s *Share) BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error) {
 		c.Release()
 		return nil, err //nolint:wrapcheck // as a pool of pgx has it
 	}
-	return shareTx{tx, c}, nil
+	return &shareTx{tx, c}, nil
 }
 
 // inTx reports whether statements get the share's settings by a transaction.
@@ -303,7 +333,7 @@ func (s *Share) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.C
 		})
 		return tag, err
 	}
-	c, err := s.Acquire(ctx)
+	c, err := s.take(ctx)
 	if err != nil {
 		return tag, err
 	}
@@ -320,7 +350,7 @@ func (s *Share) CopyFrom(ctx context.Context, table pgx.Identifier, columns []st
 		})
 		return n, err
 	}
-	c, err := s.Acquire(ctx)
+	c, err := s.take(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -380,7 +410,7 @@ func (s *Share) one(ctx context.Context) (on statements, end func(error) error, 
 			return tx.Commit(ctx)
 		}, nil
 	}
-	c, err := s.Acquire(ctx)
+	c, err := s.take(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -394,17 +424,17 @@ func (s *Share) one(ctx context.Context) (on statements, end func(error) error, 
 type shareTx struct {
 	pgx.Tx
 
-	conn *pgxpool.Conn
+	conn *held
 }
 
 // Commit commits.
-func (t shareTx) Commit(ctx context.Context) error {
+func (t *shareTx) Commit(ctx context.Context) error {
 	defer t.conn.Release()
 	return t.Tx.Commit(ctx) //nolint:wrapcheck // as a pool of pgx has it
 }
 
 // Rollback rolls back.
-func (t shareTx) Rollback(ctx context.Context) error {
+func (t *shareTx) Rollback(ctx context.Context) error {
 	defer t.conn.Release()
 	return t.Tx.Rollback(ctx) //nolint:wrapcheck // as a pool of pgx has it
 }

@@ -338,3 +338,27 @@ func TestConnectionsComeBack(t *testing.T) {
 		}
 	}
 }
+
+// TestNoMoreConnectionsThanPlaces: whoever waits for a connection gets the one that is given
+// back, and opens no other.
+func TestNoMoreConnectionsThanPlaces(t *testing.T) {
+	t.Parallel()
+	pool := openAt(t, testkit.NewDatabase(t), 3)
+	shares := []*pg.Share{pool.Share, pool.NewShare(pg.ShareOptions{Least: 1, Most: 2}), pool.NewShare(pg.ShareOptions{Most: 3, Settings: map[string]string{"jit": "off"}})}
+	var group sync.WaitGroup
+	for i := range 12 {
+		group.Go(func() {
+			for range 100 {
+				var n int
+				if err := shares[i%len(shares)].QueryRow(t.Context(), "SELECT 1").Scan(&n); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := pool.Stat().NewConnsCount(); n > 3 {
+		t.Errorf("%d connections were opened for 3 places", n)
+	}
+}
