@@ -149,6 +149,9 @@ func (r *renaming) measureMass(ctx context.Context, known string) error {
 		if err != nil {
 			return err
 		}
+		// The limit is known at the end only; until then, this is what there is of an interrupted run.
+		r.Say("  %s in %.0f s: others %.1f ms, pages %.1f ms (p99), %d pages refused", e[0], one.took.Seconds(),
+			measure.Quantile(one.during.visible, 0.99), measure.Quantile(one.during.pages, 0.99), one.during.refused)
 		results = append(results, one)
 	}
 	if err := quiet(); err != nil {
@@ -171,6 +174,7 @@ func (r *renaming) measureMass(ctx context.Context, known string) error {
 			Name: "    a page of the workspace's time entries meanwhile, p99", Value: measure.Quantile(one.during.pages, 0.99), Unit: "ms",
 			Limit: measure.Quantile(without.pages, 0.99), LimitIs: alone,
 		}.RatioAtMost(1.5))
+		r.Report.Add(measure.Figure{Name: "    pages refused meanwhile", Value: float64(one.during.refused)}.Below(1))
 	}
 	return nil
 }

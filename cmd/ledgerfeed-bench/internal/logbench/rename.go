@@ -2,6 +2,7 @@ package logbench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -171,8 +172,14 @@ func (r *renaming) bareUpdate(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-// noticed is how long others had to wait.
-type noticed struct{ visible, pages []time.Duration }
+// noticed is how long others had to wait, and how many pages were refused.
+type noticed struct {
+	visible, pages []time.Duration
+	refused        int
+}
+
+// errRefused says that a page was answered 503.
+var errRefused = errors.New("a page of time entries was answered 503")
 
 // beside appends to other workspaces and reads the one that is renamed until work
 // returns.
@@ -190,6 +197,10 @@ func (r *renaming) beside(ctx context.Context, work func(context.Context) error)
 		mu.Lock()
 		defer mu.Unlock()
 		*list = append(*list, took)
+		if errors.Is(err, errRefused) {
+			n.refused++
+			return
+		}
 		if err != nil && failed == nil {
 			failed = err
 			cancel()
@@ -276,11 +287,14 @@ func (r *renaming) readPages(ctx context.Context, done <-chan struct{}, note fun
 		}
 		began := time.Now()
 		status, err := conn.Call()
-		if err == nil && status != http.StatusOK {
+		switch {
+		case err == nil && status == http.StatusServiceUnavailable:
+			err = errRefused
+		case err == nil && status != http.StatusOK:
 			err = fmt.Errorf("a page of time entries was answered %d", status)
 		}
 		note(time.Since(began), err)
-		if err != nil {
+		if err != nil && !errors.Is(err, errRefused) {
 			return
 		}
 	}
