@@ -13,10 +13,10 @@ const MaxWebhooks = 5
 var ErrOff = errors.New("the webhook is off; turn it back on first")
 
 // ErrPaused means that the operation is not possible while the webhook is paused.
-var ErrPaused = errors.New("the webhook is paused; resume it first, or send one delivery to it by hand")
+var ErrPaused = errors.New("the webhook is paused; resume it first, or send a single delivery again")
 
 // ErrNotFinished means that the delivery is still pending.
-var ErrNotFinished = errors.New("the delivery is pending; it is tried again by itself")
+var ErrNotFinished = errors.New("the delivery is pending; it will be retried automatically")
 
 // ErrFinished means that the delivery is no longer pending.
 var ErrFinished = errors.New("the delivery has finished and is not tried again; send it again instead")

@@ -459,7 +459,7 @@ const (
 )
 
 // errWaited is why an append stops waiting when its lock timeout is over.
-var errWaited = errors.New("it waited as long as it may")
+var errWaited = errors.New("lock timeout")
 
 // notFreeError says that an attempt could not append now: the workspace is locked, does not exist
 // yet, or is closed by a move.

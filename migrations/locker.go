@@ -31,7 +31,7 @@ var _ lock.SessionLocker = (*locker)(nil)
 func (l *locker) SessionLock(ctx context.Context, _ *sql.Conn) (err error) {
 	conn, err := pg.Connect(ctx, l.url)
 	if err != nil {
-		return fmt.Errorf("connect for the lock of migrations: %w", err)
+		return fmt.Errorf("connect for the migration lock: %w", err)
 	}
 	if err := take(ctx, conn); err != nil {
 		return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
@@ -50,7 +50,7 @@ func take(ctx context.Context, conn *pgx.Conn) error {
 		{"SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', '0', true)", []any{pg.Milliseconds(lockedFor)}},
 	} {
 		if _, err := conn.Exec(ctx, statement.sql, statement.args...); err != nil {
-			return fmt.Errorf("take the lock of migrations: %w", err)
+			return fmt.Errorf("take the migration lock: %w", err)
 		}
 	}
 	if err := takeAdvisory(ctx, conn); err != nil {
@@ -68,7 +68,7 @@ func take(ctx context.Context, conn *pgx.Conn) error {
 	case pg.Locked(err):
 		return errMigrating(err.Error())
 	case err != nil:
-		return fmt.Errorf("take the lock of migrations: %w", err)
+		return fmt.Errorf("take the migration lock: %w", err)
 	}
 	return nil
 }
@@ -93,13 +93,13 @@ func takeAdvisory(ctx context.Context, conn *pgx.Conn) error {
 		}
 		switch {
 		case err != nil:
-			return fmt.Errorf("take the lock of migrations: %w", err)
+			return fmt.Errorf("take the migration lock: %w", err)
 		case taken || outside:
 			return nil
 		case time.Now().After(deadline):
 			return errMigrating("it holds the lock of migrations")
 		case !flow.Sleep(ctx, lockPoll):
-			return fmt.Errorf("take the lock of migrations: %w", context.Cause(ctx))
+			return fmt.Errorf("take the migration lock: %w", context.Cause(ctx))
 		}
 	}
 }

@@ -63,7 +63,7 @@ func newMetrics(register prometheus.Registerer, pages *shares, places *wholelist
 			Name: "ledgerfeed_api_waits_total", Help: "Requests that waited, by what for (change: Prefer: wait; position: Log-Position-At-Least) and how it ended: found, timeout, drained, gone, refused (too many waited already).",
 		}, []string{"for", "ended"}),
 		waited: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "ledgerfeed_api_waited_seconds", Help: "How long requests waited that did, for something on a list or for a position.",
+			Name: "ledgerfeed_api_waited_seconds", Help: "How long requests waited for a change of a list or for a log position; only those that waited.",
 			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30},
 		}),
 		lists: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -74,26 +74,26 @@ func newMetrics(register prometheus.Registerer, pages *shares, places *wholelist
 			Name: "ledgerfeed_api_whole_list_rows_total", Help: "Rows of whole lists.",
 		}),
 		noPlace: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ledgerfeed_api_whole_lists_refused_total", Help: "Whole lists for which there was no place, by whose places were taken: workspace (as many as one may have) or process.",
+			Name: "ledgerfeed_api_whole_lists_refused_total", Help: "Whole lists that were refused, by what was full: workspace (it reads as many as it may) or process.",
 		}, []string{"full"}),
 		copyReads: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "ledgerfeed_api_copy_reads_total", Help: "Requests that were answered with data of LEDGERFEED_READ_DATABASE_URL.",
 		}),
 		passedOver: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "ledgerfeed_api_copy_passed_over_total", Help: "Requests that LEDGERFEED_READ_DATABASE_URL was asked and DATABASE_URL then answered, by reason: behind (the request demands something newer), failed (it was lost, was too far behind, or ended the statement), no_proof (it said that something does not exist, which only DATABASE_URL can say).",
+			Name: "ledgerfeed_api_copy_passed_over_total", Help: "Requests that were first read from LEDGERFEED_READ_DATABASE_URL and then answered from DATABASE_URL, by reason: behind (the request needs newer data), failed (the standby was lost, was too far behind, or ended the statement), no_proof (it did not find something, and only DATABASE_URL can prove that it does not exist).",
 		}, []string{"reason"}),
 	}
 	for _, reason := range []string{passedBehind, passedFailed, passedNoProof} {
 		m.passedOver.WithLabelValues(reason)
 	}
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "ledgerfeed_api_waits", Help: "Requests that wait now, for something on a list or for a position.",
+		Name: "ledgerfeed_api_waits", Help: "Requests that are waiting for a change of a list or for a log position.",
 	}, func() float64 { return float64(waits.changes.Open() + waits.positions.Open()) })
 	reading := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ledgerfeed_api_whole_lists", Help: "Whole lists that are being read.",
 	}, func() float64 { return float64(places.Used()) })
 	waited := prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "ledgerfeed_api_page_wait_seconds_total", Help: "How long requests waited because all connections that read pages were in use, also those that gave up; not because their workspace used its share.",
+		Name: "ledgerfeed_api_page_wait_seconds_total", Help: "How long requests waited because all connections that read pages were in use, including requests that gave up, and not because their workspace used its share.",
 	}, func() float64 { return time.Duration(pages.waited.Load()).Seconds() })
 	for _, full := range []wholelist.Full{wholelist.FullWorkspace, wholelist.FullProcess} {
 		m.noPlace.WithLabelValues(fullLabel(full))

@@ -222,7 +222,7 @@ func (p *parsedParams) parse(params []route.Param, query string) []answer.ParamE
 			break
 		}
 		if !pair.decoded {
-			errs = addError(errs, pair.name, "is not decodable: after % come two hexadecimal digits")
+			errs = addError(errs, pair.name, "cannot be decoded: want two hexadecimal digits after %")
 			continue
 		}
 		i := slices.IndexFunc(params, func(p route.Param) bool { return p.Name == pair.name })

@@ -274,7 +274,7 @@ func (c checked) Write(p []byte) (int, error) {
 	return c.stream.Write(p)
 }
 
-var errWholeListTimeout = errors.New("a whole list took longer than it may take")
+var errWholeListTimeout = errors.New("a whole list took longer than its timeout")
 
 // cause returns why a list was broken off. The database's error says only that the statement was
 // cancelled.

@@ -133,7 +133,7 @@ func (r *Rebuild) hold(t *rebuiltTree, p *publishedState) {
 	case p.Position != r.position:
 		differs = fmt.Sprintf("is of position %d, and the trees are built up to %d", p.Position, r.position)
 	case p.Chain != r.chain:
-		differs = "is of another log"
+		differs = "belongs to another log"
 	case p.Size != t.tree.Size():
 		differs = fmt.Sprintf("has %s, and the log gives %d", plural.Of(p.Size, "event", "events"), t.tree.Size())
 	case p.Root != root:

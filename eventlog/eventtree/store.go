@@ -48,7 +48,7 @@ type DivergedError struct {
 
 // Error says what is different, and how that comes about.
 func (e *DivergedError) Error() string {
-	return fmt.Sprintf("the tree %s of %s was built of another log: at position %d the log holds another entry, or none, because an older backup of it was restored. "+
+	return fmt.Sprintf("the tree %s of %s was built from another log: at position %d the log holds another entry, or none, because an older backup of it was restored. "+
 		"Checkpoints of the tree may have been published, so it is not changed", e.Sight, e.WorkspaceID, e.Position)
 }
 
@@ -106,7 +106,7 @@ func load(ctx context.Context, tx pgx.Tx, workspaceIDs []string) (map[string][]*
 		for _, g := range both {
 			// A tree may grow only from the hashes that give its published root.
 			if g.position > 0 && g.tree.Root() != g.root {
-				return nil, fmt.Errorf("the tree %s of %s has other hashes at its edge than those that its root is of: its tiles were changed", g.sight, g.workspaceID)
+				return nil, fmt.Errorf("the tree %s of %s has hashes at its edge that do not give its root: its tiles were changed", g.sight, g.workspaceID)
 			}
 		}
 	}

@@ -45,9 +45,9 @@ const (
 func Actions() []Action {
 	return []Action{
 		WorkspaceCreate, WorkspaceSet, WorkspaceTestMail, WorkspaceMove, KeyCreate, KeyRotate, KeyRevoke,
-		KeySetLimit, WebhookCreate, WebhookEdit, WebhookDelete, WebhookRotateSecret,
+		KeySetLimit, KeyRename, WebhookCreate, WebhookEdit, WebhookDelete, WebhookRotateSecret,
 		WebhookTest, WebhookTurnOn, WebhookTurnOff, WebhookPause, WebhookResume, WebhookSendMissed, DeliveryResend,
-		EntrySkip, EntryRestore, EntryRetry, AnomalyAcknowledge, Rebuild,
+		DeliveryRetry, EntrySkip, EntryRestore, EntryRetry, AnomalyAcknowledge, Rebuild,
 		RetentionSet, SecretKeyRotate, SecretKeyGiveUp, LinkCreate, SignIn,
 		SignOut,
 	}

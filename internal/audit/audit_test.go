@@ -2,6 +2,9 @@ package audit
 
 import (
 	"context"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,8 +130,15 @@ func TestAuditFilter(t *testing.T) {
 	}
 }
 
+// TestEveryActionHasALabel: every action that the source declares can be chosen and has a label.
 func TestEveryActionHasALabel(t *testing.T) {
 	t.Parallel()
+	source := testkit.Must(os.ReadFile("action.go"))(t)
+	for _, found := range regexp.MustCompile(`\bAction = "([^"]+)"`).FindAllSubmatch(source, -1) {
+		if !slices.Contains(Actions(), Action(found[1])) {
+			t.Errorf("%s cannot be chosen", found[1])
+		}
+	}
 	for _, a := range Actions() {
 		if a.Label() == string(a) {
 			t.Errorf("%s has no label", a)

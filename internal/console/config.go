@@ -82,7 +82,7 @@ type Config struct {
 func New(cfg Config) (*Console, error) {
 	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Mailer == nil || cfg.Feed == nil || cfg.Reader == nil ||
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
-		return nil, errors.New("console: Config needs everything but Identity, Signing and timeouts")
+		return nil, errors.New("console: Config lacks a required field")
 	}
 	var err error
 	if cfg.Settings, err = cfg.Settings.WithDefaults(); err != nil {

@@ -171,8 +171,8 @@ func ownForm(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if req := web.From(w, r); web.OfAnother(req) {
 			req.Fail(&web.PageError{
-				Status: http.StatusConflict, Title: "This page is of another workspace or person",
-				Text: "Since it was loaded, this browser has opened " + req.Session.WorkspaceName + " as " + req.Session.Name + ". Nothing was changed. Load the page again, where you want to do this.",
+				Status: http.StatusConflict, Title: "This page belongs to another workspace or person",
+				Text: "Since it was loaded, this browser has opened " + req.Session.WorkspaceName + " as " + req.Session.Name + ". Nothing was changed. Load the page again before you do this.",
 			})
 			return
 		}

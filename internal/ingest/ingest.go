@@ -802,7 +802,7 @@ func CutRules(address string) (Rules, string, error) {
 			continue
 		}
 		if len(given) > 1 {
-			return Rules{}, "", fmt.Errorf("%s is there twice", name)
+			return Rules{}, "", fmt.Errorf("%s is given twice", name)
 		}
 		if err := read(given[0]); err != nil {
 			return Rules{}, "", err

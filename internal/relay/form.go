@@ -33,7 +33,7 @@ func (f *Form) UnmarshalText(text []byte) error {
 		*f = Form(text)
 		return nil
 	}
-	return fmt.Errorf("there is no form %q", text)
+	return fmt.Errorf("there is no form %q: want %s or %s", text, FormPublic, FormEntries)
 }
 
 // Envelope says what wraps the form.
@@ -52,7 +52,7 @@ func (e *Envelope) UnmarshalText(text []byte) error {
 		*e = Envelope(text)
 		return nil
 	}
-	return fmt.Errorf("there is no envelope %q", text)
+	return fmt.Errorf("there is no envelope %q: want %s or %s", text, EnvelopeNone, EnvelopeCloudEvents)
 }
 
 // cloudEvent is an event in CloudEvents' JSON format, without its data. source and id

@@ -41,7 +41,7 @@ func Parse(text string) (*Keys, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(k.list, func(have ed25519.PrivateKey) bool { return key.Equal(have) }) {
-			return nil, errors.New("the same signing key stands there twice")
+			return nil, errors.New("the same signing key is given twice")
 		}
 		k.list = append(k.list, key)
 	}

@@ -432,7 +432,7 @@ func (a *asker) refuse(ctx context.Context, workspaceID, origin string, tree *ev
 	}
 	a.metrics.trees.WithLabelValues(a.id, "refused").Inc()
 	if a.noteRefusal(origin, tree.State.Position) {
-		a.cfg.Logger.ErrorContext(ctx, "a witness refuses a checkpoint: if it is of a tree that it has seen otherwise or larger, an older backup was restored or the log was changed; if it does not know the log, its operator has to add the log's verifier key",
+		a.cfg.Logger.ErrorContext(ctx, "a witness refuses a checkpoint. If it has seen another or a larger tree, an older backup was restored or the log was changed. If it does not know the log, its operator must add the log's verifier key",
 			"witness", a.id, "origin", origin, "size", tree.State.Size, "error", why)
 	}
 	return nil
@@ -556,7 +556,7 @@ func (l *List) UnmarshalText(text []byte) error {
 			return fmt.Errorf("witness %d: %w", len(*l)+1, err)
 		}
 		if known[n.ID()] {
-			return fmt.Errorf("witness %d: the key %s is there twice", len(*l)+1, n.ID())
+			return fmt.Errorf("witness %d: the key %s is given twice", len(*l)+1, n.ID())
 		}
 		known[n.ID()] = true
 		*l = append(*l, n)

@@ -57,7 +57,7 @@ func TestRebuildTrees(t *testing.T) {
 		{name: "the root, and lost trees are asked for", lost: true, sql: `UPDATE event_tree SET root = set_byte(root, 31, get_byte(root, 31) # 1) WHERE sight = 'events'`, refused: "stored, has the root "},
 		{name: "the root", sql: `UPDATE event_tree SET root = set_byte(root, 31, get_byte(root, 31) # 1) WHERE sight = 'events'`, refused: "the tree events at position 2000, stored, has the root "},
 		{name: "the size", sql: `UPDATE event_tree SET size = size - 1 WHERE sight = 'events'`, refused: "the tree events at position 2000, stored, has "},
-		{name: "the chain", sql: `UPDATE event_tree SET chain = set_byte(chain, 0, get_byte(chain, 0) # 1) WHERE sight = 'events-with-pay'`, refused: "is of another log"},
+		{name: "the chain", sql: `UPDATE event_tree SET chain = set_byte(chain, 0, get_byte(chain, 0) # 1) WHERE sight = 'events-with-pay'`, refused: "belongs to another log"},
 		{name: "a position after the log", sql: `UPDATE event_tree SET position = 2001 WHERE sight = 'events'`, refused: "is of position 2001, and the trees are built up to 2000"},
 		{name: "what a witness saw", before: cosigned, sql: `UPDATE event_cosignature SET root = set_byte(root, 0, get_byte(root, 0) # 1)`, refused: "cosigned by w1+00000000, has the root"},
 		{name: "a tree lost with the log's end", before: cosigned, sql: `WITH k AS (DELETE FROM event_tree) UPDATE event_cosignature SET position = 3000`, refused: "is of position 3000"},

@@ -290,8 +290,8 @@ const retryMoved = 5
 func Behind(position int64) *Error {
 	return &Error{
 		Status: http.StatusServiceUnavailable, Code: CodePositionNotReached, RetryAfter: retryUnavailable,
-		Detail: fmt.Sprintf("What is shown has not come to position %d of the log yet, as Log-Position-At-Least demands. Try again, with growing waits; "+
-			"if that does not help, the position is of another workspace, or of data that the service no longer holds.", position),
+		Detail: fmt.Sprintf("The service has not reached log position %d yet, which Log-Position-At-Least asks for. Retry, with growing waits. "+
+			"If that does not help, the position belongs to another workspace or to data that the service no longer holds.", position),
 	}
 }
 
@@ -300,7 +300,7 @@ func Behind(position int64) *Error {
 func TooManyWaits(position int64) *Error {
 	return &Error{
 		Status: http.StatusServiceUnavailable, Code: CodeBusy, RetryAfter: retryUnavailable,
-		Detail: fmt.Sprintf("What is shown has not come to position %d of the log yet, and too many requests of this key, of its workspace or of all wait for positions already. Try again, with growing waits.", position),
+		Detail: fmt.Sprintf("The service has not reached log position %d yet, and too many requests with this key, in its workspace or in total already wait for positions. Retry, with growing waits.", position),
 	}
 }
 

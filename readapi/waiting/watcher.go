@@ -206,8 +206,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	defer pause.Stop()
 	var ready <-chan struct{} // nil while the pause lasts
 	outage := periodic.Outage{
-		Logger: w.cfg.Logger, Failing: "cannot read how far workspaces are; requests that wait for them wait until it works again",
-		Working: "how far workspaces are can be read again",
+		Logger: w.cfg.Logger, Failing: "cannot read visible positions; waiting requests wait until this works again",
+		Working: "visible positions can be read again",
 	}
 	swept := 0
 	for {

@@ -305,7 +305,7 @@ func (p *Events) whyNotFound(r *web.Request, id string) error {
 	switch {
 	case e.CreatedAt.After(r.Now.Add(-p.Retention)):
 		return &web.PageError{Status: http.StatusNotFound, Title: "Not there yet", Back: "/events",
-			Text: "This event shows once the data that it speaks of can be read. That takes a moment: load the page again."}
+			Text: "This event appears once its data can be read. That takes a moment. Reload the page."}
 	case appendedAt.Sub(e.CreatedAt) > importedAfter:
 		return &web.PageError{Status: http.StatusNotFound, Title: "Imported history", Back: "/events",
 			Text: fmt.Sprintf("This event is of %s and was brought in from elsewhere on %s. Events show for %s after their publish time, so it does not show. If it was older than that when it came, no webhook was told: history is not news. What it did to its object can be read through the API.",

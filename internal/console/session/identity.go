@@ -226,7 +226,7 @@ func (p *Provider) Redeem(ctx context.Context, a *Attempt, code string) (person 
 		return person, nil, fmt.Errorf("cannot verify the ID token: %w", err)
 	}
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(a.Nonce)) != 1 {
-		return person, nil, errors.New("the ID token is of another sign-in")
+		return person, nil, errors.New("the ID token belongs to another sign-in")
 	}
 	var claims map[string]json.RawMessage
 	if err := id.Claims(&claims); err != nil {

@@ -91,7 +91,7 @@ func pageError(err error) PageError {
 			Text: "It works once, within 10 minutes. Reload the page around this one."}
 	case errors.Is(err, ErrNotFramed):
 		return PageError{Status: http.StatusForbidden, Title: "Open this in your product",
-			Text: "This address works only inside a page of a product that may show the console, and was not used up."}
+			Text: "This address works only inside a page of a product that may show the console, so it still works there."}
 	case errors.Is(err, ErrCrossOrigin):
 		return PageError{Status: http.StatusForbidden, Title: "Refused",
 			Text: "This request came from another site, so nothing was changed. Open the console and do it there."}

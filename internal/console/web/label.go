@@ -205,15 +205,15 @@ func Flash(name string) string {
 	case "webhook-on":
 		return "The webhook is on again. It gets events from now on. “Send missed events” sends earlier ones."
 	case "webhook-paused":
-		return "The webhook is paused. What is being sent right now still arrives."
+		return "The webhook is paused. Messages already on their way still arrive."
 	case "webhook-resumed":
-		return "The webhook is resumed. What has waited is being sent, in order."
+		return "The webhook is resumed. Waiting messages are being sent, in order."
 	case "missed":
 		return "The missed events are being sent."
 	case "nothing-missed":
 		return "There was nothing to send."
 	case "acknowledged":
-		return "Acknowledged. The list shows them only together with all acknowledged ones."
+		return "Acknowledged. To see them again, show acknowledged ones too."
 	case "sent-again":
 		return "The delivery is being sent again."
 	case "retried":
@@ -424,7 +424,7 @@ func Field(name string) string {
 	case "credit_applied":
 		return "Credit used"
 	case "decline_outcome":
-		return "What has to come of it"
+		return "Required outcome"
 	case "gross_amount":
 		return "Amount"
 	case "invoice_id":

@@ -288,7 +288,7 @@ func (f *flags) witnessKeys(s *follower.State) (w follower.Witnesses, err error)
 			return w, cli.Usagef("--witness: %w", err)
 		}
 		if known[key.KeyHash()] {
-			return w, cli.Usagef("--witness: the key of %s is there twice", key.Name())
+			return w, cli.Usagef("--witness: the key of %s is given twice", key.Name())
 		}
 		known[key.KeyHash()] = true
 		w.Keys = append(w.Keys, key)
