@@ -147,9 +147,9 @@ const (
 	// leastCommon is how many connections are for whoever needs more than what is reserved.
 	leastCommon = 2
 
-	// defaultConnections is how many connections a process has without a setting, unless its
-	// roles can use only fewer.
-	defaultConnections = 20
+	// spareConnections is how many connections more than it needs a process has without a
+	// setting, unless its roles can use only fewer: 20 in all with the first four roles.
+	spareConnections = 10
 
 	// defaultLists is the default of LEDGERFEED_WHOLE_LISTS.
 	defaultLists = 4
@@ -157,7 +157,11 @@ const (
 
 // Connections is how many connections to the database a process with some roles has at
 // most, with the settings' defaults.
-func Connections(roles ...string) int { return min(defaultConnections, mostOf(roles, defaultLists)) }
+func Connections(roles ...string) int { return defaultOf(roles, defaultLists) }
+
+func defaultOf(roles []string, lists int) int {
+	return min(LeastConnections(roles...)+spareConnections, mostOf(roles, lists))
+}
 
 // mostOf is how many connections a process with some roles can use.
 func mostOf(roles []string, lists int) int {
@@ -182,7 +186,7 @@ func LeastConnections(roles ...string) int {
 func Allowed(env *cli.Env, roles []string) (int, error) {
 	most := mostOf(roles, listsOf(env))
 	if env.Settings.Connections == 0 {
-		most = min(defaultConnections, most)
+		most = defaultOf(roles, listsOf(env))
 	}
 	return cli.Connections(env, "serve --roles "+strings.Join(roles, ","), LeastConnections(roles...), most)
 }

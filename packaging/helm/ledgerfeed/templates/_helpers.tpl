@@ -62,8 +62,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/* How many connections to PostgreSQL all pods have at most, also while they are
-replaced: 12 each, and those of its roles, but no more than 20. LEDGERFEED_CONNECTIONS may
-allow others. */}}
+replaced: 12 each, and those of its roles, but no more than 16 and one for each role.
+LEDGERFEED_CONNECTIONS may allow others. */}}
 {{- define "ledgerfeed.connections" -}}
 {{- $each := dict "api" 15 "project" 10 "deliver" 7 "console" 6 "relay" 5 "ingest" 6 }}
 {{- $sum := 0 }}
@@ -72,7 +72,7 @@ allow others. */}}
 {{- range .roles }}
 {{- $pod = add $pod (get $each .) }}
 {{- end }}
-{{- $pod = min $pod 20 }}
+{{- $pod = min $pod (add 16 (len .roles)) }}
 {{- $pods := .replicas }}
 {{- if .autoscaling.enabled }}
 {{- $pods = .autoscaling.maxReplicas }}
