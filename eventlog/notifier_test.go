@@ -270,7 +270,7 @@ func TestNotifyWithoutDatabase(t *testing.T) {
 	n := eventlog.NewNotifier(pool, logged.Logger())
 	pool.Close()
 	n.Notify(eventlog.TopicAppended, "w")
-	// Whoever sends first, this call or the goroutine of Notify, finds that it cannot.
+	// Either this call or Notify's goroutine sends first, and fails.
 	if err := n.Flush(t.Context()); err == nil {
 		testkit.Eventually(t, func() error {
 			if text := logged.String(); !strings.Contains(text, "cannot notify other processes") {

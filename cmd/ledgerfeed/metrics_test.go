@@ -44,7 +44,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, line := range []string{
 		`ledgerfeed_ready 1`, `ledgerfeed_connections_evicted_total{listener="api"} 0`, `ledgerfeed_role{role="api"} 1`, `ledgerfeed_role{role="console"} 1`, `ledgerfeed_quarantined_workspaces 0`, `ledgerfeed_webhooks{state="off"} 0`,
-		`ledgerfeed_pool_connections{pool="api",state="most"} 9`, `ledgerfeed_api_request_seconds_count{class="4xx",route="other"} 1`,
+		`ledgerfeed_pool_connections{pool="all",state="most"} 19`, `ledgerfeed_pool_connections{pool="api",state="most"} 9`, `ledgerfeed_api_request_seconds_count{class="4xx",route="other"} 1`,
 		`ledgerfeed_workspace_exists{workspace="agency-1"} 1`, `ledgerfeed_workspace_exists{workspace="nobody"} 0`,
 		`ledgerfeed_append_seconds_count{call="append_tx",outcome="refused"} 0`, `ledgerfeed_append_entries_total{call="append",entry="new"} 0`,
 	} {

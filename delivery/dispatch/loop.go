@@ -141,7 +141,7 @@ func (l *loop) received(first scheduler.Event) []scheduler.Event {
 	return events
 }
 
-// drain stops starting attempts, and returns those that the Router does not have yet.
+// drain starts no more attempts, and returns those that the Router was not given yet.
 func (l *loop) drain() {
 	l.draining = true
 	events := []scheduler.Event{scheduler.Drain{}}

@@ -22,7 +22,7 @@ type Missed struct {
 	After, To              int64    // positions above After, up to To
 }
 
-// Count counts the events that "Send missed" sends: those that were not delivered and are not
+// Count returns how many events "Send missed" sends: those that were not delivered and are not
 // pending. It reads the range of the log and the range of the deliveries once each, whatever the
 // statistics say. A join might not.
 func (m *Missed) Count(ctx context.Context, tx pgx.Tx) (n int64, err error) {

@@ -28,8 +28,8 @@ type Value interface {
 	ScanJSON(s *Scanner) error
 }
 
-// An Input is a Value that can be decoded from input. A *string can be decoded, too, and counts as
-// given if it is not empty; a *bool cannot.
+// An Input is a Value that can also be decoded. A *string can be decoded too, and counts as given
+// if it is not empty; a *bool cannot.
 type Input interface {
 	Value
 	// Given reports whether the value is present.

@@ -13,7 +13,7 @@ const growthPause = 250 * time.Millisecond
 
 // places are the connections that a pool may have. Who wants a connection takes a place
 // first, so that all waiting is here, where it is fair: each group of users always finds
-// the places that are kept for it, however many the others want, and what becomes free
+// the places that are reserved for it, however many the others want, and what becomes free
 // beyond those goes to the group that uses the fewest.
 type places struct {
 	mu      sync.Mutex
@@ -31,7 +31,7 @@ type group struct {
 	places      *places
 	name        string
 	long        bool // one use may take minutes
-	least, most int  // places that are kept for it, and that it may take; least is at most most
+	least, most int  // places that are reserved for it, and its limit; least is at most most
 
 	// guarded by the places' mu
 	used    int
@@ -151,7 +151,7 @@ func (p *places) letIn() {
 }
 
 // before reports whether the next place is for a rather than for b: for whoever uses fewer
-// beyond those that are kept for it, and of two with as many, for who has waited longer.
+// beyond its reserved ones, and of two with as many, for the one that has waited longer.
 func before(a, b *group) bool {
 	if over, other := a.used-a.least, b.used-b.least; over != other {
 		return over < other

@@ -48,9 +48,9 @@ type Options struct {
 // has cancelled before it is closed.
 const cancelTimeout = time.Second
 
-// Pool is the connections of a process to a database, which its users share: see
-// [Pool.NewShare]. Its own methods are for those that have no share, and get what is not
-// kept for others. It is safe for concurrent use.
+// Pool has the connections of a process to a database. Its users share them: see
+// [Pool.NewShare]. Callers without a share use the pool's own methods, which take connections
+// that are not reserved. It is safe for concurrent use.
 type Pool struct {
 	*Share
 

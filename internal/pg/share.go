@@ -86,19 +86,20 @@ type Share struct {
 type ShareOptions struct {
 	Name string // for metrics
 
-	// Least is how many connections are kept for the share, and Most how many it uses at
-	// most at the same time. Who holds a connection and waits for another one of the same
-	// share may wait for ever; it takes the other one from a share in which nobody does so.
+	// Least is how many connections are reserved for the share, and Most how many it uses at the
+	// same time at most. A caller that holds a connection must not wait for another one of the
+	// same share: all holders could do so, for ever. It takes the second one from a share whose
+	// users hold no other.
 	Least, Most int
 
-	// Long shares together take at most half of the connections that are not reserved: one use
-	// may take minutes.
+	// Long says that one use may take minutes. Long shares together take at most half of the
+	// connections that are not reserved.
 	Long bool
 
 	Settings map[string]string // run-time parameters of its statements, in addition to the pool's
 
-	// CancelStatements is as that of Options, for statements that only read: a COMMIT that is
-	// canceled while it waits for a standby reports success.
+	// CancelStatements is like Options.CancelStatements. It is for statements that only read: a
+	// COMMIT that is canceled while it waits for a standby reports success.
 	CancelStatements bool
 }
 
@@ -140,7 +141,7 @@ const (
 	shareKey = "share" // whose settings it has
 )
 
-// watcher ends the wait for a statement whose context ends, as the share wants it that has the
+// watcher ends the wait for a statement whose context ends, in the way of the share that has the
 // connection.
 type watcher struct {
 	conn             *pgconn.PgConn
@@ -185,9 +186,9 @@ func (h *held) Release() {
 	}
 }
 
-// Acquire takes a connection with the share's settings. It waits until ctx ends for one
-// that is free, also where the server refuses a new one because it has too many, as long as
-// the pool has another.
+// Acquire takes a connection with the share's settings. It waits for a free one until ctx ends,
+// also while the server refuses new connections because it has too many, as long as the pool has
+// another.
 func (s *Share) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	h, err := s.take(ctx)
 	if err != nil {

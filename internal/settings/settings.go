@@ -26,7 +26,7 @@ import (
 // tagged secret are not shown.
 type Settings struct {
 	DatabaseURL string      `env:"DATABASE_URL" secret:"true"`                                                                   // empty: the program's own PostgreSQL
-	Connections connections `env:"LEDGERFEED_CONNECTIONS" want:"a number of connections to the database, 4 or more, such as 40"` // 0: as many as the roles can use
+	Connections connections `env:"LEDGERFEED_CONNECTIONS" want:"a number of connections to the database, 4 or more, such as 40"` // 0: some more than the roles need
 	Pooler      pooler      `env:"LEDGERFEED_POOLER" want:"transaction, where DATABASE_URL is the address of a pooler in that mode"`
 	ListenURL   string      `env:"LEDGERFEED_LISTEN_DATABASE_URL" secret:"true"` // bypasses the pooler; empty: nothing bypasses it
 	ReadURL     string      `env:"LEDGERFEED_READ_DATABASE_URL" secret:"true" want:"the address of standbys of the database at DATABASE_URL, such as postgres://user:password@standby:5432/name"`

@@ -372,7 +372,7 @@ type query struct {
 	before         time.Time // published before; zero: all
 	beforePosition int64     // at lower positions; 0: all
 	oldest         time.Time // published then or later
-	pay            bool      // include those that need pay:read
+	pay            bool      // include events that need pay:read
 	limit          int
 }
 

@@ -144,11 +144,11 @@ const (
 	// single is how many connections are in no share: the one that receives notifications.
 	single = 1
 
-	// leastCommon is how many connections are for whoever needs more than what is reserved.
+	// leastCommon is how many connections there must be that are reserved for no share.
 	leastCommon = 2
 
-	// spareConnections is how many connections more than it needs a process has without a
-	// setting, unless its roles can use only fewer: 20 in all with the first four roles.
+	// spareConnections is how many more connections than it needs a process has by default, unless
+	// its roles cannot use as many. With the first four roles that makes 20.
 	spareConnections = 10
 
 	// defaultLists is the default of LEDGERFEED_WHOLE_LISTS.
@@ -194,12 +194,13 @@ func Allowed(env *cli.Env, roles []string) (int, error) {
 // listsOf is how many whole lists are read at the same time, as the settings have it.
 func listsOf(env *cli.Env) int { return cmp.Or(env.Settings.WholeLists, defaultLists) }
 
-// enoughCommon is from how many connections that are not reserved one is reserved for mass
-// changes, so that long reads never keep a workspace from being projected.
+// enoughCommon is the number of unreserved connections from which one of them is reserved for mass
+// changes, so that long reads never stop a workspace from being projected.
 const enoughCommon = 4
 
-// divide says how many of the connections of a process each share has. Every share may use
-// most of those that are not reserved; what takes minutes, less than half of them.
+// divide returns the reserved connections and the limit of each share, for a process with all
+// connections. A share may use up to two thirds of the connections that are not reserved, or two
+// fifths if its uses take minutes.
 func divide(all int, roles []string, lists int) map[string]pg.ShareOptions {
 	shares := sharesOf(roles, lists)
 	common := all - single

@@ -111,7 +111,7 @@ func (p *Pools) Collect(to chan<- prometheus.Metric) {
 		name := cmp.Or(one.name, allShares)
 		gauge(s.AcquiredConns(), name, "used")
 		gauge(s.IdleConns(), name, "idle")
-		gauge(s.MaxConns(), name, "most")
+		gauge(int32(one.pool.Use().Most), name, "most") // pgx may have more, for those that are being closed
 		if one.name != "" {
 			p.collectWaits(to, name, one.pool.Use().Waits)
 		}
