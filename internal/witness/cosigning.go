@@ -257,7 +257,8 @@ func (a *asker) next(before time.Duration, err error) time.Duration {
 // round asks about the trees of some workspaces. An error means that the caller should back off. A
 // tree that failed is no reason to back off if the witness answers about others, in this round or
 // in the one in which that tree first failed. It is asked about again when it has grown, or by the
-// next sweep.
+// next sweep. A tree that was not asked about, because another failed first, waits for the next
+// round.
 func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 	ids := make([]string, 0, len(batch))
 	for id := range batch {
@@ -276,35 +277,37 @@ func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 		wait   sync.WaitGroup
 		mu     sync.Mutex
 		failed error
-		heard  bool // the witness has cosigned or refused a tree
-		early  = map[string]waiting{}
+		heard  bool                   // the witness has cosigned or refused a tree
+		later  = map[string]waiting{} // not asked about
 		again  = map[string]waiting{}
 		why    = map[string]error{} // by origin
 		slots  = make(chan struct{}, underWay)
 	)
-	// stop returns why the round asks no more: the database failed, or the witness failed and has
-	// answered nothing.
-	stop := func() error {
+	// stop reports whether the round asks no more: the database failed, or the witness failed and
+	// has answered nothing.
+	stop := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		if heard && !ours(failed) {
-			return nil
-		}
-		return failed
+		return failed != nil && (!heard || ours(failed))
 	}
 	for id, w := range batch {
 		if positions[id] < w.position && a.cfg.Clock().Before(w.until) {
-			early[id] = w
+			mu.Lock()
+			later[id] = w
+			mu.Unlock()
 			continue
 		}
 		for i := range trees[id] {
 			slots <- struct{}{}
 			wait.Go(func() {
 				defer func() { <-slots }()
-				err, answered := stop(), false
-				if err == nil {
-					answered, err = a.ask(ctx, id, &trees[id][i])
+				if stop() {
+					mu.Lock()
+					defer mu.Unlock()
+					later[id] = w
+					return
 				}
+				answered, err := a.ask(ctx, id, &trees[id][i])
 				mu.Lock()
 				defer mu.Unlock()
 				heard = heard || answered
@@ -316,13 +319,13 @@ func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 				_, failedBefore := a.refusedAt(origin, noPosition)
 				if ours(err) || !ours(failed) && !failedBefore {
 					failed = err
-					again[id] = batch[id]
+					again[id] = w
 				}
 			})
 		}
 	}
 	wait.Wait()
-	a.putBack(early)
+	a.putBack(later)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -281,6 +282,56 @@ func TestAWitnessThatFailsForOneWorkspace(t *testing.T) {
 	testkit.Eventually(t, func() error { return b.cosigned("acme", w) })
 	if said := b.logged.String(); strings.Contains(said, "a witness does not cosign") || strings.Count(said, "fails for a checkpoint") > 2 {
 		t.Error(said)
+	}
+}
+
+// TestATreeThatIsNotAskedAbout because another failed first is not said to fail, and is asked about
+// in the next round, not by the next sweep.
+func TestATreeThatIsNotAskedAbout(t *testing.T) {
+	t.Parallel()
+	b := setup(t, newKeys(t))
+	ids := []string{"acme"}
+	for i := range 10 {
+		ids = append(ids, fmt.Sprintf("w%d", i))
+	}
+	w := newCosigner(t, "one.example.com/w", b.keys, ids...)
+	var first atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if first.CompareAndSwap(false, true) {
+			rw.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		// What is in flight is answered after the failure is known. Other trees wait for a place,
+		// and are then not asked about.
+		for b.count("failed") == 0 && r.Context().Err() == nil {
+			runtime.Gosched()
+		}
+		w.server.Config.Handler.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(server.Close)
+	named := w.named()
+	named.URL = server.URL
+	b.build(nil)
+	for _, id := range ids {
+		b.append(id, 3)
+		testkit.Eventually(t, func() error { return b.cosigned(id) })
+	}
+	// The first sweep finds all of them; another one would come after the test.
+	b.gather(func(c *witness.Config) { c.Sweep, c.Rest, c.Gather = time.Hour, time.Hour, 50*time.Millisecond }, named)
+	testkit.Eventually(t, func() error {
+		missing := 0
+		for _, id := range ids {
+			if b.cosigned(id, w) != nil {
+				missing++
+			}
+		}
+		if missing > 1 {
+			return fmt.Errorf("%d workspaces have trees that are not cosigned", missing)
+		}
+		return nil
+	})
+	if n := strings.Count(b.logged.String(), "fails for a checkpoint"); n > 1 {
+		t.Errorf("%d lines about one failure:\n%s", n, b.logged)
 	}
 }
 
