@@ -334,7 +334,14 @@ func (c *consumer) handle(ctx context.Context, claim *Claim, ids []string, how c
 			}
 		}()
 	}
-	msg, err := claim.message(lasting)
+	working, cutOff := context.WithCancelCause(lasting)
+	defer cutOff(nil)
+	defer context.AfterFunc(ctx, func() {
+		if flow.Sleep(working, c.cfg.Grace) {
+			cutOff(ErrStopped)
+		}
+	})()
+	msg, err := claim.message(working)
 	if err == nil {
 		select {
 		case c.out <- msg:
@@ -342,6 +349,9 @@ func (c *consumer) handle(ctx context.Context, claim *Claim, ids []string, how c
 		case <-ctx.Done():
 			err = ErrStopped
 		}
+	}
+	if cause := context.Cause(working); err != nil && cause != nil {
+		err = cause
 	}
 	finish, cancel := context.WithTimeout(lasting, finishTimeout)
 	defer cancel()
@@ -488,6 +498,11 @@ type SubscriberConfig struct {
 	Entries     int           // maximum entries per claim; default 1000
 	Sweep       time.Duration // minimum time between two sweeps; default 2 s
 
+	// Grace is how long a handler may go on with a claim when the Subscriber is stopped. Its context
+	// then ends and the claim is rolled back, so that a silent connection does not hold up the end
+	// of the program. Default 10 s.
+	Grace time.Duration
+
 	claims int // maximum claims in flight if there is no AuxPool; 0: only the pools limit them
 }
 
@@ -538,9 +553,8 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	if o := cfg.Outside; o != nil && (o.Await == nil || o.Workspaces < 1 || o.Workspaces > cfg.Workspaces) {
 		return nil, errors.New("eventlog: SubscriberConfig.Outside needs Await, and Workspaces from 1 to those of a claim")
 	}
-	if cfg.Sweep == 0 {
-		cfg.Sweep = 2 * time.Second
-	}
+	cfg.Sweep = cmp.Or(cfg.Sweep, 2*time.Second)
+	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
 	if cfg.Sleep == nil {
 		cfg.Sleep = flow.Sleep
 	}
@@ -556,8 +570,8 @@ func (s *Subscriber) Probe(ctx context.Context, consumerName string) error {
 	return nil
 }
 
-// Subscribe starts claiming until ctx ends or Close is called. A claim in flight is finished first;
-// its context does not end with ctx.
+// Subscribe starts claiming until ctx ends or Close is called. A claim in flight is finished first,
+// unless that takes longer than SubscriberConfig.Grace.
 func (s *Subscriber) Subscribe(ctx context.Context, consumerName string) (<-chan *message.Message, error) {
 	select {
 	case <-s.stop:

@@ -313,6 +313,37 @@ func TestCloseFinishesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
+// TestCloseCutsOffWhatTakesTooLong: a handler whose statement gets no answer does not hold up the
+// end of the program. Its claim is rolled back, and that is no failure.
+func TestCloseCutsOffWhatTakesTooLong(t *testing.T) {
+	t.Parallel()
+	c := &consumer{bundle: setup(t), t: t, logged: &testkit.Buffer{}}
+	c.exec(t, `CREATE TABLE handled (workspace_id text COLLATE "C", position bigint, PRIMARY KEY (workspace_id, position))`)
+	c.startWith(eventlog.SubscriberConfig{Entries: 10, Grace: time.Millisecond})
+	c.fill("w", 3)
+	msg, claim := c.next()
+	handle(t, msg, claim)
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = c.sub.Close()
+	}()
+	if _, err := claim.Tx.Exec(msg.Context(), `SELECT pg_sleep(3600)`); err == nil {
+		t.Error("the statement has ended by itself")
+	}
+	msg.Nack()
+	<-closed
+	if n := c.handledRows(); n != 0 {
+		t.Errorf("%d rows of a claim that was cut off were kept", n)
+	}
+	if p := c.progress()[0]; p.Failures != 0 {
+		t.Errorf("a failure was recorded: %+v", p)
+	}
+	c.start(10)
+	c.drain()
+	c.exactlyOnce()
+}
+
 // TestAFailingReadIsNotAnEmptyLog: a read that fails is logged and retried. (For
 // watermill-sql's subscriber it is a log without new entries.)
 func TestAFailingReadIsNotAnEmptyLog(t *testing.T) {
