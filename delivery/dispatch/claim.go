@@ -92,7 +92,8 @@ func (s *store) loadClaimed(ctx context.Context, claimed []scheduler.Key) ([]sch
 	return endpoints, nil
 }
 
-// releaseTimeout bounds the release of webhooks that were claimed and could not be loaded.
+// releaseTimeout bounds the release of the lease, and of webhooks that were claimed and could not be
+// loaded. Other processes take over without it when the lease ends.
 const releaseTimeout = 5 * time.Second
 
 // free is an SQL condition: no living process holds cursor c.

@@ -169,13 +169,14 @@ func New(cfg Config) (*Dispatcher, error) {
 // topic is the name of the one stream of messages, for Watermill.
 const topic = "webhooks"
 
-// closeTimeout bounds the work after the last attempt has ended.
-const closeTimeout = 15 * time.Second
+// closeTimeout bounds the recording after the last attempt has ended. With releaseTimeout it is how
+// long silent connections hold up the end.
+const closeTimeout = 10 * time.Second
 
 // Run delivers until ctx ends, lets attempts in flight finish, records them, and returns. It may be
 // called once.
 func (d *Dispatcher) Run(ctx context.Context) error {
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: d.cfg.Settings.Timeout + 2*closeTimeout}, flow.RouterLogger(d.logger))
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: d.cfg.Settings.Timeout + closeTimeout + 2*releaseTimeout}, flow.RouterLogger(d.logger))
 	if err != nil {
 		return fmt.Errorf("dispatch: %w", err)
 	}

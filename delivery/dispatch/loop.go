@@ -73,7 +73,7 @@ func (d *Dispatcher) run(ctx context.Context, stop <-chan struct{}, lease string
 	l.awaits.Wait()
 	stopKeep()
 	keeper.Wait()
-	releasing, cancel := context.WithTimeout(lasting, closeTimeout)
+	releasing, cancel := context.WithTimeout(lasting, releaseTimeout)
 	defer cancel()
 	if err := d.store.dropLease(releasing, lease); err != nil {
 		d.logger.WarnContext(ctx, "cannot give up the lease for delivering; other processes take over when it ends", "error", err)
