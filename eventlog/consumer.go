@@ -336,11 +336,12 @@ func (c *consumer) handle(ctx context.Context, claim *Claim, ids []string, how c
 	}
 	working, cutOff := context.WithCancelCause(lasting)
 	defer cutOff(nil)
-	defer context.AfterFunc(ctx, func() {
+	untold := context.AfterFunc(ctx, func() {
 		if flow.Sleep(working, c.cfg.Grace) {
 			cutOff(ErrStopped)
 		}
-	})()
+	})
+	defer untold()
 	msg, err := claim.message(working)
 	if err == nil {
 		select {
