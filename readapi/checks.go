@@ -101,6 +101,9 @@ func (q *request) keyAgain(ctx context.Context) (*access.Key, error) {
 	return key, err
 }
 
+// KeyOf returns the key of a request as it was sent, which may be no key at all.
+func KeyOf(r *http.Request) string { return bearerToken(r.Header.Values("Authorization")) }
+
 // bearerToken reads the key from the Authorization headers. The scheme may be in any case. Without
 // a header the result is empty. With several headers or another scheme it is a text that is not a
 // valid key.

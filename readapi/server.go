@@ -261,6 +261,13 @@ func (a *API) refuseStream(w http.ResponseWriter, r *http.Request) {
 	a.record(q)
 }
 
+// Unavailable answers a request that cannot be answered now, for cause, with a 503.
+func (a *API) Unavailable(w http.ResponseWriter, r *http.Request, cause error) {
+	q := a.newRequest(r.Context(), w, r)
+	q.refuse(answer.Unavailable(cause))
+	a.record(q)
+}
+
 // withoutRequest makes a whole answer when only the peer's address is known of the request.
 func (a *API) withoutRequest(p *answer.Error, peer string) (q *request, text []byte, err error) {
 	w := &memoryWriter{header: http.Header{}}

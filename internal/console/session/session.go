@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +42,7 @@ func (p Person) Actor() audit.Actor {
 // Session is a signed-in person in one workspace.
 type Session struct {
 	hash          []byte
+	store         *Store // that keeps it
 	WorkspaceID   string
 	WorkspaceName string
 	Person
@@ -79,13 +81,31 @@ type Store struct {
 	cfg Config
 }
 
-// Open starts a session, with a line in the audit trail, and returns its token.
+// Open starts a session, with a line in the audit trail, and returns its token. The database of the
+// workspace keeps it.
 func (s *Store) Open(ctx context.Context, o Opening) (token string, expires time.Time, err error) {
+	holder, err := s.holderOf(ctx, o.WorkspaceID)
+	if err != nil {
+		return "", expires, err
+	}
+	replaced := o.Replaces
+	if replaced != nil && replaced.store != holder {
+		o.Replaces = nil
+	}
+	if token, expires, err = holder.open(ctx, o); err != nil || replaced == o.Replaces {
+		return token, expires, err
+	}
+	// The new session is in another database. If the old one does not end now, it ends by itself.
+	err = pgx.BeginFunc(ctx, replaced.store.cfg.Pool, func(tx pgx.Tx) error { return end(ctx, tx, replaced) })
+	return token, expires, err
+}
+
+func (s *Store) open(ctx context.Context, o Opening) (token string, expires time.Time, err error) {
 	i := slices.IndexFunc(o.Grants, func(g Grant) bool { return g.Workspace == o.WorkspaceID })
 	if i < 0 {
 		return "", expires, fmt.Errorf("cannot start a session: %s has no role in %s", o.Person.Name, o.WorkspaceID)
 	}
-	if token, err = s.Token(); err != nil {
+	if token, err = s.token(); err != nil {
 		return "", expires, err
 	}
 	list, err := json.Marshal(o.Grants)
@@ -124,8 +144,13 @@ func (s *Store) Open(ctx context.Context, o Opening) (token string, expires time
 // Find returns the session of a token. With touch, it restarts the idle limit; requests of a page
 // that refreshes itself do not touch. The error is ErrNone, or the database's.
 func (s *Store) Find(ctx context.Context, token string, touch bool) (*Session, error) {
+	for _, other := range s.others() {
+		if s.cfg.Cell != CellOf(token) && other.cfg.Cell == CellOf(token) {
+			s = other
+		}
+	}
 	now := s.now()
-	found := &Session{hash: hashOf(token)}
+	found := &Session{hash: hashOf(token), store: s}
 	err := s.cfg.Pool.QueryRow(ctx, `
 		SELECT s.workspace_id, w.name, s.person, s.issuer, s.subject, s.role, s.grants, s.seen_at, s.expires_at
 		  FROM console_session s JOIN workspace w ON w.workspace_id = s.workspace_id
@@ -178,6 +203,12 @@ type Config struct {
 	Clock  func() time.Time // nil: time.Now
 	Random io.Reader        // source of tokens; nil: crypto/rand.Reader
 
+	// Cell names the database among several, each with some of the workspaces and their sessions;
+	// empty: there is one. Tokens begin with it, so that a request finds its database.
+	Cell string
+	// Others returns the stores of the other databases that answer; nil: there are none.
+	Others func() []*Store
+
 	// Idle is how long a session lasts without a request. Default 2 h.
 	Idle time.Duration
 	// Absolute is how long a session lasts at most. Default 12 h.
@@ -219,6 +250,61 @@ func (s *Store) Token() (string, error) {
 	return base64.RawURLEncoding.EncodeToString(b[:]), nil
 }
 
+// token makes the token of a session or a link.
+func (s *Store) token() (string, error) {
+	token, err := s.Token()
+	if err == nil && s.cfg.Cell != "" {
+		token = s.cfg.Cell + "." + token
+	}
+	return token, err
+}
+
+// CellOf returns the Config.Cell of the store that made a token.
+func CellOf(token string) string {
+	name, _, found := strings.Cut(token, ".")
+	if !found {
+		return ""
+	}
+	return name
+}
+
+// others returns the stores of the other databases.
+func (s *Store) others() []*Store {
+	if s.cfg.Others == nil {
+		return nil
+	}
+	return s.cfg.Others()
+}
+
+// holderOf returns the store of the database that has a workspace; this one, if none is found.
+func (s *Store) holderOf(ctx context.Context, workspaceID string) (*Store, error) {
+	others := s.others()
+	if len(others) == 0 {
+		return s, nil
+	}
+	for _, one := range append([]*Store{s}, others...) {
+		here, err := one.has(ctx, workspaceID)
+		if err != nil && one == s {
+			return nil, fmt.Errorf("cannot look for a workspace: %w", err)
+		}
+		if here {
+			return one, nil
+		}
+	}
+	return s, nil
+}
+
+// otherTimeout bounds the wait for one of several databases.
+const otherTimeout = 2 * time.Second
+
+// has reports whether a workspace is in the database, and is not on its way from or to another one.
+func (s *Store) has(ctx context.Context, workspaceID string) (here bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, otherTimeout)
+	defer cancel()
+	err = s.cfg.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM workspace WHERE workspace_id = $1 AND coalesce(move, '') NOT IN ('moved', 'receiving'))`, workspaceID).Scan(&here)
+	return here, err
+}
+
 // hashOf returns the hash of a token, which the database stores in its place.
 func hashOf(token string) []byte {
 	h := sha256.Sum256([]byte(token))
@@ -231,7 +317,23 @@ func isForeignKey(err error) bool {
 }
 
 // Workspaces returns the names, by id, of those workspaces that exist; nil ids: of all workspaces.
+// Those of other databases that do not answer are left out.
 func (s *Store) Workspaces(ctx context.Context, ids []string) (map[string]string, error) {
+	names, err := s.workspaces(ctx, ids)
+	if err != nil || ids != nil && len(names) == len(ids) {
+		return names, err
+	}
+	for _, other := range s.others() {
+		limited, cancel := context.WithTimeout(ctx, otherTimeout)
+		if more, err := other.workspaces(limited, ids); err == nil {
+			maps.Copy(names, more)
+		}
+		cancel()
+	}
+	return names, nil
+}
+
+func (s *Store) workspaces(ctx context.Context, ids []string) (map[string]string, error) {
 	rows, err := s.cfg.Pool.Query(ctx, `SELECT workspace_id, name FROM workspace WHERE $1::text[] IS NULL OR workspace_id = ANY ($1)`, ids)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read workspaces: %w", err)
@@ -345,7 +447,7 @@ func (s *Store) CreateLink(ctx context.Context, l Link) (path string, expires ti
 	if _, ok := ParseRole(string(l.Role)); !ok {
 		return "", expires, fmt.Errorf("cannot make a sign-in link: there is no role %q", l.Role)
 	}
-	token, err := s.Token()
+	token, err := s.token()
 	if err != nil {
 		return "", expires, err
 	}

@@ -113,6 +113,19 @@ func sessionCookieOf(r *Request) string {
 // SessionToken returns the token of the request's session; empty without one.
 func SessionToken(r *Request) string { return r.Cookie(sessionCookieOf(r)) }
 
+// SessionTokenOf is SessionToken for a request that no Site has yet.
+func SessionTokenOf(r *http.Request, secure bool) string {
+	kind := sessionCookie
+	if Framed(r) {
+		kind = framedCookie
+	}
+	cookie, err := r.Cookie((&Site{Secure: secure}).cookieName(kind))
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
 // SetSession stores the token of a session in the browser.
 func SetSession(r *Request, token string, lifetime time.Duration) {
 	r.SetCookie(sessionCookieOf(r), token, lifetime)

@@ -18,6 +18,7 @@ import (
 type Config struct {
 	Pool pg.DB  // required; to Ledgerfeed's database, as the service's role
 	URL  string // LEDGERFEED_CONSOLE_URL, such as https://console.example.com; required
+	Cell string // name of the database in LEDGERFEED_CELLS; empty: there is one
 
 	Clock func() time.Time // nil: time.Now
 }
@@ -37,7 +38,7 @@ func New(cfg Config) (*Maker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("consolelink: the console's address is %q: %w", cfg.URL, err)
 	}
-	sessions, err := session.NewStore(session.Config{Pool: cfg.Pool, Clock: cfg.Clock})
+	sessions, err := session.NewStore(session.Config{Pool: cfg.Pool, Clock: cfg.Clock, Cell: cfg.Cell})
 	if err != nil {
 		return nil, err
 	}
