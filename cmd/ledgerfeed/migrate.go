@@ -65,6 +65,9 @@ no database.`,
 			case check || dryRun:
 				return look(cmd, args)
 			case cmd.Flags().Changed("grants"):
+				if grants != "apply" {
+					cli.WithoutCells(cmd)
+				}
 				return grant(cmd, args)
 			}
 			return apply(cmd, args)

@@ -19,7 +19,7 @@ import (
 )
 
 func secretKeyCommand(env *cli.Env) *cobra.Command {
-	return cli.Group("secret-key", "Check and rotate the key that webhooks' secrets are encrypted with", secretKeyCheckCommand(env), secretKeyRotateCommand(env))
+	return cli.Group("secret-key", "Check and rotate the key that webhooks' secrets are encrypted with", cli.OverCells(secretKeyCheckCommand(env)), cli.OverCells(secretKeyRotateCommand(env)))
 }
 
 // secretKeyView is a key in the output of check.
@@ -190,6 +190,9 @@ lost key.`,
 
 func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp) error {
 	inFile := env.Settings.SecretKey == ""
+	if inFile && len(env.Cells) > 0 {
+		return cli.Usagef("LEDGERFEED_SECRET_KEY is not set: with LEDGERFEED_CELLS, set it to the new key and the old one, which all cells have in common")
+	}
 	if inFile { // from the first look at the file to the last change of it
 		unlock, err := env.LockSecretKeys(d.Database)
 		if err != nil {

@@ -20,6 +20,7 @@ func serveCommand(env *cli.Env) *cobra.Command {
 		Use:   "serve",
 		Short: "Run the service",
 		Long: `Run the service. Any number of processes may serve one database, each with its own roles.
+With LEDGERFEED_CELLS, a process serves several databases.
 
 By default, a process has the roles api, project, deliver and console. You have to choose
 two others:
@@ -37,6 +38,13 @@ says ok, /readyz says what is missing, and the process serves nothing else.`,
 		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
 			if err := service.CheckRoles(roles, &env.Settings); err != nil {
 				return err
+			}
+			if len(env.Cells) > 0 && env.Cell == "" {
+				cells, err := service.NewCells(ctx, env, roles, !noMigrate)
+				if err != nil {
+					return err
+				}
+				return cells.Run(ctx)
 			}
 			db, err := env.OpenDatabase(ctx, true)
 			if err != nil {

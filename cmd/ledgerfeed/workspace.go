@@ -19,7 +19,7 @@ import (
 
 func workspaceCommand(env *cli.Env) *cobra.Command {
 	return cli.Group("workspace", "Create, change, list and move workspaces",
-		workspaceCreateCommand(env), workspaceSetCommand(env), workspaceListCommand(env), workspaceMoveCommand(env))
+		workspaceCreateCommand(env), workspaceSetCommand(env), cli.OverCells(workspaceListCommand(env)), workspaceMoveCommand(env))
 }
 
 // workspaceView is a workspace in the output of commands.
@@ -52,6 +52,9 @@ func workspaceCreateCommand(env *cli.Env) *cobra.Command {
 				name = id
 			}
 			if err := checkWorkspace(&name, &email); err != nil {
+				return err
+			}
+			if err := env.NotElsewhere(ctx, id); err != nil {
 				return err
 			}
 			err := changeWorkspace(ctx, env, id, func(workspaces *eventlog.Workspaces, tx pgx.Tx) error {

@@ -25,6 +25,7 @@ import (
 // moveFlags are the flags of workspace move.
 type moveFlags struct {
 	id, to        string
+	toCell        string
 	publicAddress string
 	secretKeyFile string
 	fence         time.Duration
@@ -64,14 +65,16 @@ Each place encrypts the secrets of webhooks with its own key. If the new place h
 key, name its file in --to-secret-key-file.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
-			if err := f.check(); err != nil {
+			if err := f.check(env); err != nil {
 				return err
 			}
 			return env.WithDeps(ctx, func(d *cli.Deps) error { return f.run(ctx, env, d) })
 		}),
 	}
 	c.Flags().StringVar(&f.id, "id", "", "the workspace (required)")
-	c.Flags().StringVar(&f.to, "to", "", "URL of the other database; its password can be in a file (PGPASSFILE) (required)")
+	c.Flags().StringVar(&f.to, "to", "", "URL of the other database; its password can be in a file (PGPASSFILE)")
+	c.Flags().StringVar(&f.toCell, "to-cell", "", "the other database by its name in LEDGERFEED_CELLS")
+	c.MarkFlagsMutuallyExclusive("to", "to-cell")
 	c.Flags().StringVar(&f.publicAddress, "public-address", "", "address of the API at the new place, https://…; readers who ask here get it")
 	c.Flags().StringVar(&f.secretKeyFile, "to-secret-key-file", "", "file with the LEDGERFEED_SECRET_KEY of the new place (default: the same as here)")
 	c.Flags().DurationVar(&f.fence, "fence", 30*time.Second, "how long the log refuses appends at most, 1s to 5m; if the move needs longer, the log takes appends again and the move tries again")
@@ -80,10 +83,20 @@ key, name its file in --to-secret-key-file.`,
 	return c
 }
 
-func (f *moveFlags) check() error {
+func (f *moveFlags) check(env *cli.Env) error {
+	if f.toCell != "" {
+		c, err := env.Cells.Named(f.toCell)
+		switch {
+		case err != nil:
+			return cli.Usagef("--to-cell: %v", err)
+		case c.Name == env.Cell:
+			return cli.Usagef("the workspace is in the cell %s: for --undo and --finish, name with --cell the cell that it came from", c.Name)
+		}
+		f.to = c.URL
+	}
 	switch {
 	case f.id == "" || f.to == "":
-		return cli.Usagef("want --id and --to")
+		return cli.Usagef("want --id, and --to or --to-cell")
 	case f.undo && f.finish:
 		return cli.Usagef("--undo and --finish exclude each other")
 	case f.fence < time.Second || f.fence > 5*time.Minute:

@@ -16,6 +16,7 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_CONNECTIONS":               {"3", "many", "0"},
 	"LEDGERFEED_POOLER":                    {"session", "pgbouncer", "true"},
 	"LEDGERFEED_LISTEN_DATABASE_URL":       nil,
+	"LEDGERFEED_CELLS":                     nil,
 	"LEDGERFEED_READ_DATABASE_URL":         {"standby1:5432", "postgres://a:hunter2@r1:port/x", "postgres://a:hunter2@r1/x postgres://b@r1/x"},
 	"LEDGERFEED_READ_MAX_LAG":              {"2", "499ms", "2h"},
 	"LEDGERFEED_PROJECT_COMMIT":            {"local", "off", "true"},

@@ -26,6 +26,7 @@ import (
 // tagged secret are not shown.
 type Settings struct {
 	DatabaseURL string      `env:"DATABASE_URL" secret:"true"`                                                                   // empty: the program's own PostgreSQL
+	Cells       string      `env:"LEDGERFEED_CELLS"`                                                                             // a file that names several databases; empty: there is one
 	Connections connections `env:"LEDGERFEED_CONNECTIONS" want:"a number of connections to the database, 4 or more, such as 40"` // 0: some more than the roles need
 	Pooler      pooler      `env:"LEDGERFEED_POOLER" want:"transaction, where DATABASE_URL is the address of a pooler in that mode"`
 	ListenURL   string      `env:"LEDGERFEED_LISTEN_DATABASE_URL" secret:"true"` // bypasses the pooler; empty: nothing bypasses it

@@ -31,6 +31,9 @@ type Database struct {
 // PostgreSQL is started unless another process runs it already. A command that
 // serves takes it over when that process ends.
 func (e *Env) OpenDatabase(ctx context.Context, serves bool) (*Database, error) {
+	if len(e.Cells) > 0 && e.Cell == "" {
+		return nil, e.needsCell()
+	}
 	if set := &e.Settings; set.DatabaseURL != "" {
 		db := &Database{URL: set.DatabaseURL, Direct: set.ListenURL, Pooled: set.Pooler != ""}
 		if db.Pooled {
@@ -172,7 +175,11 @@ func (e *Env) ExplainConnection(err error) error {
 		return errors.New("DATABASE_URL is no address of a database: want postgres://user:password@host:5432/name, or host=… user=… dbname=…")
 	case errors.As(err, &connect):
 		c := connect.Config
-		return fmt.Errorf("cannot connect to the database %s at %s as %s, which DATABASE_URL names: %w", c.Database, serverOf(c), c.User, causeOf(err))
+		names := "DATABASE_URL"
+		if e.Cell != "" {
+			names = "the cell " + e.Cell
+		}
+		return fmt.Errorf("cannot connect to the database %s at %s as %s, which %s names: %w", c.Database, serverOf(c), c.User, names, causeOf(err))
 	}
 	return err
 }

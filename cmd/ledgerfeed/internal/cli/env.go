@@ -22,6 +22,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
+	"github.com/ledgerfeed/ledgerfeed/internal/cell"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 	"github.com/ledgerfeed/ledgerfeed/internal/similar"
@@ -45,18 +46,24 @@ type Env struct {
 	Logger   *slog.Logger
 	Traces   *tracing.Traces // nil: off
 
+	Cells cell.Set // of LEDGERFEED_CELLS; empty: there is one database
+	Cell  string   // the name of the one that the command works on; empty: none, or there is one database
+
 	JSON    bool   // --json
 	dataDir string // --data-dir
 	config  string // --config
+	inCell  string // --cell
 	file    *settings.File
 	started bool // see Started
 	reading bool // see RunReading
+	several bool // the command does its work in all cells, one after the other
 }
 
 // AddFlags adds the flags that every command has.
 func (e *Env) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&e.JSON, "json", false, "machine-readable output on standard output")
 	flags.StringVar(&e.config, "config", "", "a file with settings (YAML); the environment takes precedence")
+	flags.StringVar(&e.inCell, "cell", "", "the database of LEDGERFEED_CELLS to work on, where no flag names the workspace")
 	flags.StringVar(&e.dataDir, "data-dir", "", "directory of the program's own PostgreSQL (LEDGERFEED_DATA_DIR, default .ledgerfeed)")
 }
 
@@ -78,7 +85,7 @@ func (e *Env) Run(work func(ctx context.Context, args []string) error) func(*cob
 			e.Logger.WarnContext(cmd.Context(), sentence)
 		}
 		e.started = true
-		err = work(cmd.Context(), args)
+		err = e.inCells(cmd, func(ctx context.Context) error { return work(ctx, args) })
 		if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
 			return fmt.Errorf("interrupted: %w", err)
 		}
@@ -141,9 +148,13 @@ func (e *Env) readSettings() (s settings.Settings, err error) {
 			return s, err
 		}
 	}
-	if s, err = settings.Read(e.Environment(), e.file); err == nil && e.dataDir != "" {
+	if s, err = settings.Read(e.Environment(), e.file); err != nil {
+		return s, err
+	}
+	if e.dataDir != "" {
 		s.DataDir = e.dataDir
 	}
+	e.Cells, err = readCells(&s)
 	return s, err
 }
 
@@ -173,6 +184,9 @@ func (e *Env) Print(v any, text func(io.Writer) error) error {
 	}
 	enc := json.NewEncoder(e.Out)
 	enc.SetEscapeHTML(false)
+	if e.several {
+		v = ofCell{e.Cell, v}
+	}
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("cannot write the result: %w", err)
 	}
@@ -294,7 +308,7 @@ func (d *Deps) webhooks(k *keyring.Keyring) (*delivery.Store, error) {
 
 // ConsoleLinks makes links to the console at the address base.
 func (d *Deps) ConsoleLinks(base string) (*consolelink.Maker, error) {
-	return consolelink.New(consolelink.Config{Pool: d.Pool, URL: base, Clock: d.env.Clock})
+	return consolelink.New(consolelink.Config{Pool: d.Pool, Cell: d.env.Cell, URL: base, Clock: d.env.Clock})
 }
 
 // Exit statuses (docs/contract/decisions.md, "Commands").

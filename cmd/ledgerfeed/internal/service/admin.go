@@ -10,18 +10,19 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // startAdmin starts what runs as long as the process: systemd's watchdog, and the listener
 // for operators, which says whether the process is alive, whether it is ready for requests,
 // and its metrics. It is not for the internet.
-func (s *Service) startAdmin(ctx context.Context) error {
+func (s *Service) startAdmin(ctx context.Context, ready http.HandlerFunc, metrics prometheus.Gatherer) error {
 	r := chi.NewRouter()
 	r.Use(middleware.GetHead)
 	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	r.Get("/readyz", s.readyz)
-	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{Registry: s.metrics, EnableOpenMetrics: true}))
+	r.Get("/readyz", ready)
+	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{Registry: s.metrics, EnableOpenMetrics: true}))
 	if s.env.Settings.PProf {
 		profiles(r)
 	}

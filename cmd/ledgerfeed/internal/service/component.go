@@ -30,17 +30,22 @@ func start(ctx context.Context, components []component) *group {
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	g := &group{ctx: working, cancel: cancel}
 	for _, c := range components {
-		g.wait.Go(func() {
-			err := c.run(working)
-			if err == nil && working.Err() == nil {
-				err = errors.New("stopped unexpectedly")
-			}
-			if err != nil {
-				cancel(fmt.Errorf("%s: %w", c.name, err)) // only the first error becomes the cause
-			}
-		})
+		g.add(c)
 	}
 	return g
+}
+
+// add starts one more component. The group must not be stopping.
+func (g *group) add(c component) {
+	g.wait.Go(func() {
+		err := c.run(g.ctx)
+		if err == nil && g.ctx.Err() == nil {
+			err = errors.New("stopped unexpectedly")
+		}
+		if err != nil {
+			g.cancel(fmt.Errorf("%s: %w", c.name, err)) // only the first error becomes the cause
+		}
+	})
 }
 
 // errStopped is the cause when no component has failed.

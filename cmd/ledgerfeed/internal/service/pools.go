@@ -66,6 +66,14 @@ type PoolUse struct {
 	Refused uint64 `json:"refused"` // new ones that PostgreSQL refused, since the start
 }
 
+func (p *PoolUse) add(other PoolUse) {
+	p.Used += other.Used
+	p.Idle += other.Idle
+	p.Most += other.Most
+	p.Waiting += other.Waiting
+	p.Refused += other.Refused
+}
+
 // Connections are those to the database, without the single ones.
 func (p *Pools) Connections() (c PoolUse) {
 	pools, shares := p.all()

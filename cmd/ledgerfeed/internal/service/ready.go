@@ -55,7 +55,8 @@ const (
 
 // Unready is why a process is not ready.
 type Unready struct {
-	Role   string `json:"role"` // empty: all
+	Cell   string `json:"cell,omitempty"` // empty: the process has one database
+	Role   string `json:"role"`           // empty: all
 	Reason string `json:"reason"`
 }
 
@@ -77,12 +78,12 @@ func (s *Service) readiness(ctx context.Context, role string) Readiness {
 	is := Readiness{Reasons: []Unready{}}
 	switch reason := s.reasonNotReady(role); {
 	case reason != "":
-		is.Reasons = append(is.Reasons, Unready{"", reason})
+		is.Reasons = append(is.Reasons, Unready{Cell: s.env.Cell, Reason: reason})
 	case !s.ready.Load():
-		is.Reasons = append(is.Reasons, Unready{"", "starting or stopping"})
+		is.Reasons = append(is.Reasons, Unready{Cell: s.env.Cell, Reason: "starting or stopping"})
 	default:
 		for _, found := range s.probes.run(ctx) {
-			if role == "" || found.Role == role {
+			if found.Cell = s.env.Cell; role == "" || found.Role == role {
 				is.Reasons = append(is.Reasons, found)
 			}
 		}
@@ -126,12 +127,16 @@ func (s *Service) collectors() []prometheus.Collector {
 // reasons; with role=api and so on, it looks at that role alone, for a proxy that sends it
 // requests.
 func (s *Service) readyz(w http.ResponseWriter, r *http.Request) {
+	answerReadiness(w, r, s.roles, s.readiness)
+}
+
+func answerReadiness(w http.ResponseWriter, r *http.Request, roles []string, of func(context.Context, string) Readiness) {
 	role := r.URL.Query().Get("role")
-	if role != "" && !slices.Contains(s.roles, role) {
+	if role != "" && !slices.Contains(roles, role) {
 		http.Error(w, "this process has no such role", http.StatusNotFound)
 		return
 	}
-	answer := s.readiness(r.Context(), role)
+	answer := of(r.Context(), role)
 	text, err := json.Marshal(answer)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -164,7 +169,7 @@ func (p *probes) run(ctx context.Context) []Unready {
 	p.found = nil
 	for i, err := range results {
 		if err != nil {
-			p.found = append(p.found, Unready{p.list[i].role, reasonOf(err)})
+			p.found = append(p.found, Unready{Role: p.list[i].role, Reason: reasonOf(err)})
 		}
 	}
 	p.at = time.Now()
@@ -221,6 +226,9 @@ func (r Readiness) String() string {
 		if reason.Role != "" {
 			text = reason.Role + ": " + text
 		}
+		if reason.Cell != "" {
+			text = "cell " + reason.Cell + ": " + text
+		}
 		list = append(list, text)
 	}
 	return strings.Join(list, "; ")
@@ -243,7 +251,7 @@ func (s *Service) awaitSchema(ctx context.Context) error {
 	}
 	s.setUnready(reason)
 	s.env.Logger.ErrorContext(ctx, "waiting: the process serves nothing yet", "reason", reason, "readiness", s.URL(AdminListener)+"/readyz")
-	tellSystemd(ctx, s.env.Logger, daemon.SdNotifyReady+"\nSTATUS=Waiting: "+reason)
+	s.tellSystemd(ctx, daemon.SdNotifyReady+"\nSTATUS=Waiting: "+reason)
 	for reason != "" {
 		if !flow.Sleep(ctx, schemaInterval) {
 			return ErrStoppedWaiting
@@ -257,8 +265,15 @@ func (s *Service) awaitSchema(ctx context.Context) error {
 		}
 	}
 	s.env.Logger.InfoContext(ctx, "the database was migrated: starting")
-	tellSystemd(ctx, s.env.Logger, "STATUS=")
+	s.tellSystemd(ctx, "STATUS=")
 	return nil
+}
+
+// tellSystemd tells systemd about the process, unless other cells are served, too.
+func (s *Service) tellSystemd(ctx context.Context, state string) {
+	if s.part == nil {
+		tellSystemd(ctx, s.env.Logger, state)
+	}
 }
 
 // schemaFault is what keeps the program from serving the database at url, and what to do;

@@ -88,38 +88,53 @@ func CheckRoles(roles []string, set *settings.Settings) error {
 // New prepares a process with some roles: it waits until the schema of the database fits
 // the program, connects to it and binds the listeners. Run starts it. When ctx ends while
 // it waits, the error is ErrStoppedWaiting.
-func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (_ *Service, err error) {
-	s := &Service{env: env, database: db, roles: roles, metrics: prometheus.NewRegistry(), pools: NewPools()}
-	if s.connections.most, err = Allowed(env, roles); err != nil {
-		return nil, err
-	}
-	s.connections.mark = newMark()
-	s.connections.of = divide(s.connections.most, roles, listsOf(env))
-	defer func() {
-		if err != nil {
-			s.close()
+func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (*Service, error) {
+	registry := prometheus.NewRegistry()
+	s := &Service{env: env, database: db, roles: roles, metrics: registry, pools: NewPools()}
+	err := s.prepare(ctx, func() error {
+		if err := s.prepareProcess(); err != nil {
+			return err
 		}
-	}()
-	if err := s.loadCertificate(); err != nil {
-		return nil, err
-	}
-	s.metrics.MustRegister(buildinfo.Read().Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s.pools)
-	s.metrics.MustRegister(s.collectors()...)
-	s.metrics.MustRegister(s.env.Traces.Collectors()...)
-	if err := s.startAdmin(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.awaitSchema(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.prepare(ctx); err != nil {
+		return s.startAdmin(ctx, s.readyz, registry)
+	})
+	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// prepare connects to the database and prepares what the roles run.
-func (s *Service) prepare(ctx context.Context) (err error) {
+// prepareProcess prepares what a process has once.
+func (s *Service) prepareProcess() error {
+	s.metrics.MustRegister(buildinfo.Read().Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.metrics.MustRegister(s.env.Traces.Collectors()...)
+	return s.loadCertificate()
+}
+
+// prepare prepares the service of a database. before is done first.
+func (s *Service) prepare(ctx context.Context, before func() error) (err error) {
+	if s.connections.most, err = Allowed(s.env, s.roles); err != nil {
+		return err
+	}
+	s.connections.mark = newMark()
+	s.connections.of = divide(s.connections.most, s.roles, listsOf(s.env))
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	s.metrics.MustRegister(s.pools)
+	s.metrics.MustRegister(s.collectors()...)
+	if err := before(); err != nil {
+		return err
+	}
+	if err := s.awaitSchema(ctx); err != nil {
+		return err
+	}
+	return s.prepareRoles(ctx)
+}
+
+// prepareRoles connects to the database and prepares what the roles run.
+func (s *Service) prepareRoles(ctx context.Context) (err error) {
 	if err := s.openPool(ctx); err != nil {
 		return err
 	}
@@ -232,9 +247,27 @@ func (s *Service) prepareAPI(ctx context.Context, control *pg.Share) error {
 	s.Add("limits", limiter.Run)
 	s.Add("request log", requests.Run)
 	s.Add("requests that wait", api.Run)
+	s.served.api, s.served.keys = api, directory
+	if s.part != nil {
+		return nil
+	}
+	return s.listenAPI(ctx, api, readapi.NewServer(api, s.env.Logger))
+}
+
+// listenAPI binds the listener of the API.
+func (s *Service) listenAPI(ctx context.Context, api *readapi.API, server *http.Server) error {
 	listener, err := s.bind(ctx, binding{
-		name: RoleAPI, setting: "LEDGERFEED_LISTEN", address: set.Listen, server: readapi.NewServer(api, s.env.Logger),
+		name: RoleAPI, setting: "LEDGERFEED_LISTEN", address: s.env.Settings.Listen, server: server,
 		wrap: api.RewriteErrors, refusal: api.RefuseConnection, certificate: s.certificate,
+	})
+	s.components = append(s.components, listener)
+	return err
+}
+
+// listenConsole binds the listener of the console.
+func (s *Service) listenConsole(ctx context.Context, server *http.Server) error {
+	listener, err := s.bind(ctx, binding{
+		name: RoleConsole, setting: "LEDGERFEED_CONSOLE_LISTEN", address: s.env.Settings.ConsoleListen, server: server, certificate: s.certificate,
 	})
 	s.components = append(s.components, listener)
 	return err
@@ -318,7 +351,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sessions, err := session.NewStore(session.Config{Pool: pool, Clock: s.env.Clock})
+	sessions, err := session.NewStore(session.Config{Pool: pool, Clock: s.env.Clock, Cell: s.env.Cell, Others: s.part.otherSessions()})
 	if err != nil {
 		return err
 	}
@@ -371,11 +404,11 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return err
 	})
 	s.Add("identity provider", c.Run)
-	listener, err := s.bind(ctx, binding{
-		name: RoleConsole, setting: "LEDGERFEED_CONSOLE_LISTEN", address: set.ConsoleListen, server: console.NewServer(c), certificate: s.certificate,
-	})
-	s.components = append(s.components, listener)
-	return err
+	s.served.console, s.served.sessions = c, sessions
+	if s.part != nil {
+		return nil
+	}
+	return s.listenConsole(ctx, console.NewServer(c))
 }
 
 // both merges settings; others replace those of the same name.

@@ -17,12 +17,15 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/console"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/heap"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
 	"github.com/ledgerfeed/ledgerfeed/internal/tlslisten"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
 // Service is a serving process. Its components run together: when one fails,
@@ -32,7 +35,10 @@ type Service struct {
 
 	env      *cli.Env
 	database *cli.Database
-	metrics  *prometheus.Registry
+	metrics  prometheus.Registerer
+	part     *part               // of a process with several cells; nil: the process has one database
+	gather   prometheus.Gatherer // what metrics registers, of a part
+	served   served
 	notifier *eventlog.Notifier
 	pool     *pg.Pool  // all connections to the database but that for notifications
 	shared   *pg.Share // of what has no share of its own
@@ -61,6 +67,14 @@ type Service struct {
 	components []component
 	admin      *group // the listener for operators and the watchdog: from the beginning to the very end
 	listeners  []listener
+}
+
+// served is what answers the requests of a process with several cells.
+type served struct {
+	api      *readapi.API
+	keys     *access.Directory
+	console  *console.Console
+	sessions *session.Store
 }
 
 // openPool opens the pool of the process.
@@ -118,19 +132,29 @@ func (s *Service) Run(ctx context.Context) error {
 	case <-others.ctx.Done():
 	}
 	s.ready.Store(false)
-	tellSystemd(ctx, s.env.Logger, daemon.SdNotifyStopping)
-	if delay := s.env.Settings.DrainDelay; ctx.Err() != nil && delay > 0 {
-		s.env.Logger.InfoContext(ctx, "not ready any more, stopping soon", "in", delay)
-		flow.Sleep(others.ctx, delay)
+	drain(ctx, s.env, others)
+	return cmp.Or(s.finish(ctx, others), s.admin.stop())
+}
+
+// drain goes on for the drain delay when the process was told to stop, unless a component fails.
+func drain(ctx context.Context, env *cli.Env, components *group) {
+	tellSystemd(ctx, env.Logger, daemon.SdNotifyStopping)
+	if delay := env.Settings.DrainDelay; ctx.Err() != nil && delay > 0 {
+		env.Logger.InfoContext(ctx, "not ready any more, stopping soon", "in", delay)
+		flow.Sleep(components.ctx, delay)
 	}
-	s.env.Logger.InfoContext(ctx, "stopping")
-	err := others.stop()
+	env.Logger.InfoContext(ctx, "stopping")
+}
+
+// finish ends the components, and notifies other processes of the last changes.
+func (s *Service) finish(ctx context.Context, components *group) error {
+	err := components.stop()
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
 	if err := s.notifier.Flush(flush); err != nil {
 		s.env.Logger.WarnContext(ctx, "cannot notify other processes of the last changes; they find them within seconds by polling", "error", err)
 	}
-	return cmp.Or(err, s.admin.stop())
+	return err
 }
 
 func (s *Service) close() {

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/cell"
+	"github.com/ledgerfeed/ledgerfeed/internal/settings"
+)
+
+// readCells reads the file of LEDGERFEED_CELLS, if it is set.
+func readCells(s *settings.Settings) (cell.Set, error) {
+	if s.Cells == "" {
+		return nil, nil
+	}
+	for variable, value := range map[string]string{
+		"DATABASE_URL": s.DatabaseURL, "LEDGERFEED_POOLER": string(s.Pooler), "LEDGERFEED_LISTEN_DATABASE_URL": s.ListenURL, "LEDGERFEED_READ_DATABASE_URL": s.ReadURL,
+	} {
+		if value != "" {
+			return nil, fmt.Errorf("LEDGERFEED_CELLS and %s are set: want only one of them", variable)
+		}
+	}
+	cells, err := cell.ReadFile(s.Cells)
+	if err != nil {
+		return nil, fmt.Errorf("LEDGERFEED_CELLS: %w", err)
+	}
+	return cells, nil
+}
+
+// ofCell is a result with the cell that it is of.
+type ofCell struct {
+	Cell   string `json:"cell"`
+	Result any    `json:"result"`
+}
+
+// overCells marks commands that work on all cells, one after the other, unless a flag names a cell
+// or a workspace.
+const overCells = "cells"
+
+// OverCells marks a command.
+func OverCells(c *cobra.Command) *cobra.Command {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[overCells] = "all"
+	return c
+}
+
+// WithoutCells takes the mark back, for a call that needs no database.
+func WithoutCells(c *cobra.Command) { delete(c.Annotations, overCells) }
+
+// inCells does the work of a command in the cell of --cell, in that of the workspace that the
+// command is about, or in all of them. A command that needs a cell and was given none is refused
+// when it opens the database.
+func (e *Env) inCells(cmd *cobra.Command, work func(context.Context) error) error {
+	ctx := cmd.Context()
+	switch {
+	case len(e.Cells) == 0 && e.inCell != "":
+		return Usagef("--cell: LEDGERFEED_CELLS is not set, so there is one database")
+	case len(e.Cells) == 0:
+		return work(ctx)
+	case e.inCell != "":
+		c, err := e.Cells.Named(e.inCell)
+		if err != nil {
+			return Usagef("--cell: %v", err)
+		}
+		e.enter(&c)
+		return work(ctx)
+	}
+	if id := workspaceOf(cmd); id != "" {
+		c, err := e.Cells.Of(ctx, id)
+		switch {
+		case err == nil:
+			e.enter(&c)
+			return work(ctx)
+		case errors.Is(err, cell.ErrNowhere):
+			return fmt.Errorf("no cell has the workspace %s; for one that does not exist yet, name its cell: --cell, one of %s", id, strings.Join(e.Cells.Names(), ", "))
+		}
+		return err
+	}
+	if cmd.Annotations[overCells] != "" {
+		return e.overCells(ctx, work)
+	}
+	return work(ctx)
+}
+
+// workspaceOf returns the workspace that a flag of the command names; empty: none does.
+func workspaceOf(cmd *cobra.Command) string {
+	name := "workspace"
+	if cmd.HasParent() && cmd.Parent().Name() == name {
+		name = "id"
+	}
+	if f := cmd.Flags().Lookup(name); f != nil {
+		return f.Value.String()
+	}
+	return ""
+}
+
+// enter makes a cell the database of the command.
+func (e *Env) enter(c *cell.Cell) { e.Cell, e.Settings.DatabaseURL = c.Name, c.URL }
+
+// InCell returns the environment of work in one cell.
+func (e *Env) InCell(c cell.Cell) *Env {
+	in := *e
+	in.enter(&c)
+	in.Logger = e.Logger.With("cell", c.Name)
+	return &in
+}
+
+// overCells does the work in all cells. One that fails does not keep it from the others. The exit
+// status is the highest.
+func (e *Env) overCells(ctx context.Context, work func(context.Context) error) error {
+	e.several = true
+	worst := ExitDone
+	for i := range e.Cells {
+		e.enter(&e.Cells[i])
+		if !e.JSON {
+			fmt.Fprintf(e.Out, "cell %s\n", e.Cell)
+		}
+		err := work(ctx)
+		var (
+			exit  *ExitError
+			usage *UsageError
+		)
+		switch {
+		case err == nil:
+		case errors.As(err, &usage):
+			return err
+		case errors.As(err, &exit):
+			worst = max(worst, exit.Status)
+		default:
+			fmt.Fprintf(e.ErrOut, "cell %s: %v\n", e.Cell, e.ExplainConnection(err))
+			worst = max(worst, ExitFailed)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if worst != ExitDone {
+		return &ExitError{worst}
+	}
+	return nil
+}
+
+// NotElsewhere refuses work that makes a workspace which another cell has.
+func (e *Env) NotElsewhere(ctx context.Context, workspaceID string) error {
+	if len(e.Cells) == 0 {
+		return nil
+	}
+	c, err := e.Cells.Of(ctx, workspaceID)
+	switch {
+	case errors.Is(err, cell.ErrNowhere), err == nil && c.Name == e.Cell:
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("there is a workspace %s already, in the cell %s", workspaceID, c.Name)
+}
+
+// needsCell is the error of a command that works on one cell and was not told which.
+func (e *Env) needsCell() error {
+	return Usagef("LEDGERFEED_CELLS names several databases: want --cell, one of %s", strings.Join(e.Cells.Names(), ", "))
+}

@@ -1,0 +1,146 @@
+// Package cell names the databases of an installation that has several. A cell is a whole Ledgerfeed
+// database that holds some of the workspaces. Nothing is in two cells, and no cell knows of another
+// one: only commands and serving processes do.
+package cell
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+)
+
+// Cell is a database with some of the workspaces.
+type Cell struct {
+	Name string `yaml:"name"` // of letters, digits and -, for people, metrics and tokens
+	URL  string `yaml:"url"`  // as DATABASE_URL
+}
+
+// Set is the cells of an installation, in the order of its file.
+type Set []Cell
+
+// findTimeout bounds the search for a workspace in one cell.
+const findTimeout = 5 * time.Second
+
+// Names have no character that a token or an application name of PostgreSQL could not hold.
+var validName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,19}$`)
+
+// ReadFile reads a YAML file with a list of cells. The error names what is wrong and the form
+// wanted, and never an address, which may hold a password.
+func ReadFile(path string) (Set, error) {
+	text, err := textfile.Read(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the cells: %w", err)
+	}
+	s, err := parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+func parse(text []byte) (Set, error) {
+	var file struct {
+		Cells Set `yaml:"cells"`
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
+		return nil, errors.New("want a list such as\n  cells:\n    - name: a\n      url: postgres://user@host/database")
+	}
+	if len(file.Cells) == 0 {
+		return nil, errors.New("there are no cells: want at least one, with a name and a url")
+	}
+	names, urls := map[string]bool{}, map[string]bool{}
+	for i, c := range file.Cells {
+		switch {
+		case !validName.MatchString(c.Name):
+			return nil, fmt.Errorf("cell %d: the name is %q: want up to 20 letters a to z, digits and -, beginning with a letter", i+1, c.Name)
+		case names[c.Name]:
+			return nil, fmt.Errorf("cell %d: there are two cells with the name %s", i+1, c.Name)
+		case c.URL == "":
+			return nil, fmt.Errorf("cell %s: want a url such as postgres://user@host/database", c.Name)
+		case urls[c.URL]:
+			return nil, fmt.Errorf("cell %s: another cell has the same url", c.Name)
+		}
+		if _, err := pg.ParseConfig(c.URL); err != nil {
+			return nil, fmt.Errorf("cell %s: the url is no address of a database: want postgres://user:password@host:5432/name, or host=… user=… dbname=…", c.Name)
+		}
+		names[c.Name], urls[c.URL] = true, true
+	}
+	return file.Cells, nil
+}
+
+// Names returns the names of the cells.
+func (s Set) Names() []string {
+	names := make([]string, len(s))
+	for i := range s {
+		names[i] = s[i].Name
+	}
+	return names
+}
+
+// Named returns the cell with a name. The error names those that there are.
+func (s Set) Named(name string) (Cell, error) {
+	for _, c := range s {
+		if c.Name == name {
+			return c, nil
+		}
+	}
+	if len(s) == 0 {
+		return Cell{}, errors.New("LEDGERFEED_CELLS is not set, so there are no cells")
+	}
+	return Cell{}, fmt.Errorf("there is no cell %q; want one of %s%s", name, strings.Join(s.Names(), ", "), similar.Hint(name, s.Names()))
+}
+
+// ErrNowhere is the error of Of for a workspace that is in no cell.
+var ErrNowhere = errors.New("no cell has this workspace")
+
+// Of returns the cell that has a workspace. It asks all cells at once. If none has it and one did
+// not answer, the error says which.
+func (s Set) Of(ctx context.Context, workspaceID string) (Cell, error) {
+	has, failures := make([]bool, len(s)), make([]error, len(s))
+	var wait sync.WaitGroup
+	for i := range s {
+		wait.Go(func() { has[i], failures[i] = s[i].has(ctx, workspaceID) })
+	}
+	wait.Wait()
+	for i := range s {
+		if has[i] {
+			return s[i], nil
+		}
+	}
+	if err := errors.Join(failures...); err != nil {
+		return Cell{}, err
+	}
+	return Cell{}, ErrNowhere
+}
+
+// has reports whether a workspace is in the cell, and is not on its way from or to another one.
+func (c *Cell) has(ctx context.Context, workspaceID string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	conn, err := pg.Connect(ctx, c.URL)
+	if err != nil {
+		return false, fmt.Errorf("the cell %s cannot be asked for the workspace: %w", c.Name, err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var found bool
+	err = conn.QueryRow(ctx, `SELECT true FROM workspace WHERE workspace_id = $1 AND coalesce(move, '') NOT IN ('moved', 'receiving')`, workspaceID).Scan(&found)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return false, fmt.Errorf("the cell %s cannot be asked for the workspace: %w", c.Name, err)
+	}
+	return found, nil
+}
