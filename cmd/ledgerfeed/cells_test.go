@@ -54,8 +54,13 @@ func newCells(t *testing.T) *cells {
 func (c *cells) command(args ...string) *exec.Cmd {
 	c.Helper()
 	cmd := command(c.T, "", args...)
-	cmd.Env = append(cmd.Env, "LEDGERFEED_CELLS="+c.file, "LEDGERFEED_SECRET_KEY=a key for all processes of a test")
+	cmd.Env = append(cmd.Env, c.settings()...)
 	return cmd
+}
+
+// settings are those of every command.
+func (c *cells) settings() []string {
+	return []string{"LEDGERFEED_CELLS=" + c.file, "LEDGERFEED_SECRET_KEY=a key for all processes of a test"}
 }
 
 func (c *cells) run(args ...string) result {

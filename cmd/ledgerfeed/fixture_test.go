@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 // reader reads the API of a serving process with one key.
@@ -158,45 +157,6 @@ func asBytes(list []json.RawMessage) [][]byte {
 		out[i] = list[i]
 	}
 	return out
-}
-
-// The fixtures, appended and served by the program, give exactly the expected
-// bytes, in the order of fields, for each set of permissions.
-func TestFixturesThroughTheProgram(t *testing.T) {
-	t.Parallel()
-	database := testkit.NewDatabase(t)
-	expected := map[string]map[string]json.RawMessage{}
-	for _, name := range []string{"agency", "currencies"} {
-		succeed(t, database, "append", "--create-workspace", "../../domain/testdata/"+name+".ndjson")
-		if err := json.Unmarshal([]byte(read(t, "../../domain/testdata/"+name+".expected.json")), &expected); err != nil {
-			t.Fatal(err)
-		}
-	}
-	base := serveWith(t, database, "agency-0", endpointScopes)[0].base
-	succeed(t, database, "status", "--wait", "--timeout", "1m")
-	for workspaceID, views := range expected {
-		for view, scopes := range map[string]string{
-			"base": endpointScopes, "pay": endpointScopes + ",pay:read", "pay+margin": endpointScopes + ",pay:read,margin:read",
-		} {
-			r := newReader(t, database, base, workspaceID, scopes)
-			var lists map[string]json.RawMessage
-			if err := json.Unmarshal(views[view], &lists); err != nil {
-				t.Fatal(err)
-			}
-			for name, want := range lists {
-				what := workspaceID + " " + view + " " + name
-				switch name {
-				case "credit":
-					r.sameCredit(what, want)
-				case "events":
-					same(t, what, array(r.list("/v1/events", 9)), want)
-				default:
-					same(t, what, array(r.list("/v1/"+name, 7)), want)
-					r.singles(name, want)
-				}
-			}
-		}
-	}
 }
 
 func (r reader) sameCredit(what string, want json.RawMessage) {
