@@ -101,8 +101,8 @@ func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		return l.appendInTx(ctx, tx, batches, appendMode{whole: true, wait: l.lockTimeout}, fillIn(receipts))
 	})
-	if held, notFree := errors.AsType[*notFreeError](err); notFree {
-		return nil, held.over(errWaited)
+	if unavailable, is := errors.AsType[*unavailableError](err); is {
+		return nil, unavailable.refusal(errLockTimeout)
 	}
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func fillIn(receipts []Receipt) func(*draftBatch, *appendResult) error {
 }
 
 // appendInTx appends to several workspaces in one round trip and calls done with each result. The
-// error is a *notFreeError if the lock of one of them was not free in time.
+// error is a *unavailableError if the lock of one of them was not free in time.
 func (l *Log) appendInTx(ctx context.Context, tx pgx.Tx, batches []draftBatch, mode appendMode, done func(*draftBatch, *appendResult) error) error {
 	var send pgx.Batch
 	now := l.clock()
@@ -448,76 +448,76 @@ const (
 	// same.
 	defaultLockTimeout = 10 * time.Second
 
-	// lockTurn is how long one statement waits for a workspace's lock before others get a turn.
-	lockTurn = 200 * time.Millisecond
-	// severalLockTurn is lockTurn for each workspace of an append to several. It is shorter because
+	// lockWait is how long one statement waits for a workspace's lock before others get its slot.
+	lockWait = 200 * time.Millisecond
+	// severalLockWait is lockWait for each workspace of an append to several. It is shorter because
 	// the append blocks the workspaces that it has already locked.
-	severalLockTurn = 50 * time.Millisecond
+	severalLockWait = 50 * time.Millisecond
 
-	// heldPause is how long an append that got no turn pauses before its next attempt.
-	heldPause = 50 * time.Millisecond
+	// lockPause is how long an append that got no slot pauses before its next attempt.
+	lockPause = 50 * time.Millisecond
 )
 
-// errWaited is why an append stops waiting when its lock timeout is over.
-var errWaited = errors.New("lock timeout")
+// errLockTimeout is why an append stops waiting when its lock timeout is over.
+var errLockTimeout = errors.New("lock timeout")
 
-// notFreeError says that an attempt could not append now: the workspace is locked, does not exist
+// unavailableError says that an attempt could not append now: the workspace is locked, does not exist
 // yet, or is closed by a move.
-type notFreeError struct {
+type unavailableError struct {
 	workspaceID string
 	absent      bool // it does not exist yet, and creating it may have to wait
 	moving      bool // a move has closed its log for some seconds
 }
 
 // Error names the workspace.
-func (e *notFreeError) Error() string { return "workspace " + e.workspaceID + " is held" }
+func (e *unavailableError) Error() string { return "workspace " + e.workspaceID + " is held" }
 
-// over returns the error of an append that stops waiting; why is the reason.
-func (e *notFreeError) over(why error) error {
+// refusal returns the error of an append that stops waiting; why is the reason.
+func (e *unavailableError) refusal(why error) error {
 	if e.moving {
 		return &MovedError{WorkspaceID: e.workspaceID}
 	}
 	return &LockedError{WorkspaceID: e.workspaceID, Err: why}
 }
 
-// turns bounds how many connections wait for locks of workspaces at once.
-type turns chan struct{}
+// lockSlots bounds how many connections wait for locks of workspaces at once.
+type lockSlots chan struct{}
 
-// take returns how long a statement may wait for a workspace's lock: 0 if all turns are taken.
-// giveBack ends the turn.
-func (t turns) take() (wait time.Duration, giveBack func()) {
+// take returns how long a statement may wait for a workspace's lock: 0 if all slots are taken.
+// release gives the slot back.
+func (s lockSlots) take() (wait time.Duration, release func()) {
 	select {
-	case t <- struct{}{}:
-		return lockTurn, func() { <-t }
+	case s <- struct{}{}:
+		return lockWait, func() { <-s }
 	default:
 		return 0, func() {}
 	}
 }
 
-// whenFree repeats attempt until it returns something other than a *notFreeError, the lock timeout
+// whenFree repeats attempt until it returns something other than a *unavailableError, the lock timeout
 // is over, or ctx ends. An attempt must release its locks before it returns.
 func (l *Log) whenFree(ctx context.Context, attempt func(wait time.Duration) error) error {
 	deadline := time.Now().Add(l.lockTimeout)
 	for absent := false; ; {
-		wait, giveBack := l.turns.take()
-		turn := wait > 0
+		wait, release := l.lockSlots.take()
+		hasSlot := wait > 0
 		if absent {
-			wait = lockTurn // creating it rarely waits: nearly always nobody else is creating it
+			wait = lockWait // creating it rarely waits: nearly always nobody else is creating it
 		}
 		err := attempt(wait)
-		giveBack()
-		held, notFree := errors.AsType[*notFreeError](err)
+		release()
+		unavailable, is := errors.AsType[*unavailableError](err)
 		switch {
-		case !notFree:
+		case !is:
 			return err
 		case ctx.Err() != nil:
-			return held.over(context.Cause(ctx))
+			return unavailable.refusal(context.Cause(ctx))
 		case time.Now().After(deadline):
-			return held.over(errWaited)
-		case held.moving, !turn && !held.absent:
-			flow.Sleep(ctx, heldPause)
+			return unavailable.refusal(errLockTimeout)
+		case unavailable.moving, !hasSlot && !unavailable.absent:
+			flow.Sleep(ctx, lockPause)
 		}
-		absent = held.absent
+		absent = unavailable.absent
 	}
 }
 
@@ -538,7 +538,7 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// runAppend appends a batch. The error is a *notFreeError if the workspace is not free.
+// runAppend appends a batch. The error is a *unavailableError if the workspace is not free.
 func (l *Log) runAppend(ctx context.Context, db querier, b *draftBatch, mode appendMode) (result appendResult, err error) {
 	err = pg.Again(ctx, func() error {
 		sql, args := b.statement(l.clock(), mode)
@@ -553,13 +553,13 @@ func (l *Log) runAppend(ctx context.Context, db querier, b *draftBatch, mode app
 func attempted(workspaceID string, result appendResult, err error) error {
 	switch {
 	case pg.Locked(err), err == nil && result.outcomes == nil:
-		return &notFreeError{workspaceID: workspaceID}
+		return &unavailableError{workspaceID: workspaceID}
 	case err == nil && len(result.outcomes) == 0:
-		return &notFreeError{workspaceID: workspaceID, absent: true}
+		return &unavailableError{workspaceID: workspaceID, absent: true}
 	case err != nil:
 		err = AppendError(workspaceID, err)
 		if m, ok := errors.AsType[*MovedError](err); ok && !m.Away {
-			return &notFreeError{workspaceID: workspaceID, moving: true}
+			return &unavailableError{workspaceID: workspaceID, moving: true}
 		}
 		return fmt.Errorf("append to %s: %w", workspaceID, err)
 	}
@@ -570,26 +570,26 @@ func attempted(workspaceID string, result appendResult, err error) error {
 // transaction ends, which releases the others. The next attempt first waits for the locked one
 // alone and then locks all of them again.
 func (l *Log) appendSeveral(ctx context.Context, batches []draftBatch, mode appendMode, done func(*draftBatch, *appendResult) error) error {
-	var held *notFreeError
+	var unavailable *unavailableError
 	return l.whenFree(ctx, func(wait time.Duration) error {
-		if held != nil && !held.absent {
-			if err := l.awaitHead(ctx, held.workspaceID, wait); err != nil {
+		if unavailable != nil && !unavailable.absent {
+			if err := l.awaitHead(ctx, unavailable.workspaceID, wait); err != nil {
 				return err
 			}
 		}
 		err := pg.Again(ctx, func() error {
 			return pg.InTx(ctx, l.pool, func(tx pgx.Tx) error {
-				mode.wait = min(wait, severalLockTurn)
+				mode.wait = min(wait, severalLockWait)
 				return l.appendInTx(ctx, tx, batches, mode, done)
 			})
 		})
-		held, _ = errors.AsType[*notFreeError](err)
+		unavailable, _ = errors.AsType[*unavailableError](err)
 		return err
 	})
 }
 
 // awaitHead waits until no other transaction holds the workspace's lock. The error is a
-// *notFreeError if one still does.
+// *unavailableError if one still does.
 func (l *Log) awaitHead(ctx context.Context, workspaceID string, wait time.Duration) error {
 	err := pg.InLimitedTx(ctx, l.pool, max(wait, time.Millisecond), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT FROM log_head WHERE workspace_id = $1 FOR UPDATE`, workspaceID); err != nil {
@@ -599,7 +599,7 @@ func (l *Log) awaitHead(ctx context.Context, workspaceID string, wait time.Durat
 	})
 	switch {
 	case pg.Locked(err):
-		return &notFreeError{workspaceID: workspaceID}
+		return &unavailableError{workspaceID: workspaceID}
 	case pg.RolledBack(err): // at a stricter isolation level: the holder changed the head and committed
 		return nil
 	case err != nil:
@@ -608,19 +608,19 @@ func (l *Log) awaitHead(ctx context.Context, workspaceID string, wait time.Durat
 	return nil
 }
 
-// heldQueues has a queue for each workspace whose lock single appends wait for.
-type heldQueues struct {
+// lockQueues has a queue for each workspace whose lock single appends wait for.
+type lockQueues struct {
 	mu sync.Mutex
-	of map[string]*heldQueue
+	of map[string]*lockQueue
 }
 
-// heldQueue collects the single appends to one workspace while it is locked.
-type heldQueue struct {
+// lockQueue collects the single appends to one workspace while it is locked.
+type lockQueue struct {
 	*batch.Coalescer[*pendingAppend]
 	users int // appends in it
 }
 
-func (h *heldQueues) has(workspaceID string) bool {
+func (h *lockQueues) has(workspaceID string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.of[workspaceID] != nil
@@ -628,12 +628,12 @@ func (h *heldQueues) has(workspaceID string) bool {
 
 // join returns the queue of a workspace and makes it with create if there is none. The caller must
 // call leave when it is done.
-func (h *heldQueues) join(workspaceID string, create func() *batch.Coalescer[*pendingAppend]) (q *heldQueue, leave func()) {
+func (h *lockQueues) join(workspaceID string, create func() *batch.Coalescer[*pendingAppend]) (q *lockQueue, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q = h.of[workspaceID]
 	if q == nil {
-		q = &heldQueue{Coalescer: create()}
+		q = &lockQueue{Coalescer: create()}
 		h.of[workspaceID] = q
 	}
 	q.users++
@@ -646,15 +646,15 @@ func (h *heldQueues) join(workspaceID string, create func() *batch.Coalescer[*pe
 	}
 }
 
-// appendHeld makes a single append through the queue of its workspace. Each batch of the queue
+// appendLocked makes a single append through the queue of its workspace. Each batch of the queue
 // makes only one attempt, so that a caller whose lock timeout is over soon gets its error.
-func (l *Log) appendHeld(ctx context.Context, p *pendingAppend) error {
+func (l *Log) appendLocked(ctx context.Context, p *pendingAppend) error {
 	workspaceID := p.draft.WorkspaceID
-	queue, leave := l.held.join(workspaceID, func() *batch.Coalescer[*pendingAppend] {
-		return batch.New(batch.Config[*pendingAppend]{Run: l.commitHeld, Timeout: groupCommitTimeout, Max: groupCommitMax})
+	queue, leave := l.lockQueues.join(workspaceID, func() *batch.Coalescer[*pendingAppend] {
+		return batch.New(batch.Config[*pendingAppend]{Run: l.commitLocked, Timeout: groupCommitTimeout, Max: groupCommitMax})
 	})
 	defer leave()
-	ctx, cancel := context.WithTimeoutCause(ctx, l.lockTimeout, errWaited)
+	ctx, cancel := context.WithTimeoutCause(ctx, l.lockTimeout, errLockTimeout)
 	defer cancel()
 	for {
 		err := queue.Do(ctx, p)
@@ -662,37 +662,37 @@ func (l *Log) appendHeld(ctx context.Context, p *pendingAppend) error {
 		case batch.Unknown(err):
 			return singleError(workspaceID, err)
 		case err != nil:
-			return p.over(err)
+			return p.refusal(err)
 		case p.state == settled:
 			return nil
 		case ctx.Err() != nil:
-			return p.over(context.Cause(ctx))
+			return p.refusal(context.Cause(ctx))
 		}
 	}
 }
 
-// commitHeld attempts the appends to one workspace once.
-func (l *Log) commitHeld(ctx context.Context, group []*pendingAppend) {
-	wait, giveBack := l.turns.take()
-	turn := wait > 0
+// commitLocked attempts the appends to one workspace once.
+func (l *Log) commitLocked(ctx context.Context, group []*pendingAppend) {
+	wait, release := l.lockSlots.take()
+	hasSlot := wait > 0
 	left, moving := false, false
 	for _, s := range byWorkspace(group) {
 		if s.appends[0].state == leftOutAbsent {
-			wait = lockTurn
+			wait = lockWait
 		}
 		l.commitAlone(ctx, s, wait)
 		left = left || s.appends[0].state != settled
 		moving = moving || s.appends[0].state == leftOutMoving
 	}
-	giveBack()
-	if moving || left && !turn {
-		flow.Sleep(ctx, heldPause)
+	release()
+	if moving || left && !hasSlot {
+		flow.Sleep(ctx, lockPause)
 	}
 }
 
-// over returns the error of an append that stops waiting; why is the reason.
-func (p *pendingAppend) over(why error) error {
-	return (&notFreeError{workspaceID: p.draft.WorkspaceID, moving: p.state == leftOutMoving}).over(why)
+// refusal returns the error of an append that stops waiting; why is the reason.
+func (p *pendingAppend) refusal(why error) error {
+	return (&unavailableError{workspaceID: p.draft.WorkspaceID, moving: p.state == leftOutMoving}).refusal(why)
 }
 
 // publishedEntry is an entry in the JSON text that log_publish takes.

@@ -142,8 +142,8 @@ type FeedPage struct {
 // errSetBack says that the log was set back during every attempt to read a page.
 var errSetBack = errors.New("the log is set back while it is read")
 
-// mostReadings is the maximum number of attempts to read a page while the log is set back.
-const mostReadings = 3
+// maxReads is the maximum number of attempts to read a page while the log is set back.
+const maxReads = 3
 
 // Page reads a page of events. The error is a *domain.UnknownWorkspaceError when
 // there is no such workspace.
@@ -152,7 +152,7 @@ func (f *Feed) Page(ctx context.Context, q FeedQuery) (*FeedPage, error) {
 		return nil, fmt.Errorf("read the feed of %s: a page has 1 to %d events, not %d", q.WorkspaceID, MaxFeedPage, q.Limit)
 	}
 	q.Oldest = inMicroseconds(q.Oldest)
-	for range mostReadings {
+	for range maxReads {
 		page, err := f.page(ctx, &q)
 		if err != nil {
 			return nil, err

@@ -54,7 +54,7 @@ func (l *Log) newBatcher() *batch.Coalescer[*pendingAppend] {
 // is not free at once, it shares a transaction only with appends to the same workspace.
 func (l *Log) appendSingle(ctx context.Context, d *domain.Draft) ([]Receipt, error) {
 	p := &pendingAppend{draft: *d, traced: l.recorded(ctx)}
-	if !l.held.has(d.WorkspaceID) {
+	if !l.lockQueues.has(d.WorkspaceID) {
 		batcher := l.batchers[maphash.String(l.seed, d.WorkspaceID)%uint64(len(l.batchers))]
 		if err := batcher.Do(ctx, p); err != nil {
 			return nil, singleError(d.WorkspaceID, err)
@@ -63,7 +63,7 @@ func (l *Log) appendSingle(ctx context.Context, d *domain.Draft) ([]Receipt, err
 			return p.result()
 		}
 	}
-	if err := l.appendHeld(ctx, p); err != nil {
+	if err := l.appendLocked(ctx, p); err != nil {
 		return nil, err
 	}
 	return p.result()
@@ -145,8 +145,8 @@ func byWorkspace(group []*pendingAppend) []*appendStatement {
 // commitAlone appends to one workspace, and waits at most wait if it is locked.
 func (l *Log) commitAlone(ctx context.Context, s *appendStatement, wait time.Duration) {
 	result, err := l.runAppend(ctx, l.pool, &s.batch, appendMode{wait: wait})
-	if held, notFree := errors.AsType[*notFreeError](err); notFree {
-		s.leaveOut(held)
+	if unavailable, is := errors.AsType[*unavailableError](err); is {
+		s.leaveOut(unavailable)
 		return
 	}
 	if err != nil {
@@ -206,8 +206,8 @@ func (l *Log) commitTogether(ctx context.Context, statements []*appendStatement)
 		return AppendError(workspaces[0], err)
 	}
 	for i, s := range statements {
-		if held, notFree := errors.AsType[*notFreeError](attempted(s.batch.workspaceID, results[i], nil)); notFree {
-			s.leaveOut(held)
+		if unavailable, is := errors.AsType[*unavailableError](attempted(s.batch.workspaceID, results[i], nil)); is {
+			s.leaveOut(unavailable)
 			continue
 		}
 		s.finish(results[i])
@@ -236,11 +236,11 @@ func (s *appendStatement) fail(err error) {
 }
 
 // leaveOut marks the appends of the statement as still to be made.
-func (s *appendStatement) leaveOut(held *notFreeError) {
+func (s *appendStatement) leaveOut(reason *unavailableError) {
 	switch {
-	case held.absent:
+	case reason.absent:
 		s.set(leftOutAbsent)
-	case held.moving:
+	case reason.moving:
 		s.set(leftOutMoving)
 	default:
 		s.set(leftOut)

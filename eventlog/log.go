@@ -62,8 +62,8 @@ type Log struct {
 	seed     maphash.Seed                       // of that hash, so that processes differ
 
 	lockTimeout time.Duration
-	held        heldQueues
-	turns       turns
+	lockQueues  lockQueues
+	lockSlots   lockSlots
 }
 
 // New makes a Log; it starts nothing and needs no closing.
@@ -84,9 +84,9 @@ func New(cfg Config) (*Log, error) {
 	l := &Log{
 		pool: cfg.Pool, clock: cfg.Clock, notify: cfg.Notify, metrics: m, tracer: cfg.Tracer, seed: maphash.MakeSeed(),
 		lockTimeout: cmp.Or(cfg.LockTimeout, defaultLockTimeout),
-		held:        heldQueues{of: map[string]*heldQueue{}},
+		lockQueues:  lockQueues{of: map[string]*lockQueue{}},
 		// Half of the connections stay free for appends that need not wait.
-		turns: make(turns, max(1, pg.Size(cfg.Pool)/2)),
+		lockSlots: make(lockSlots, max(1, pg.Size(cfg.Pool)/2)),
 	}
 	for range cmp.Or(cfg.Batchers, max(2, runtime.GOMAXPROCS(0))) {
 		l.batchers = append(l.batchers, l.newBatcher())

@@ -170,7 +170,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.route(q, w)
 		return
 	}
-	apart(q, func() { a.route(q, w) })
+	inGoroutine(q, func() { a.route(q, w) })
 	if q.wait.behind || q.wait.empty != nil {
 		cancel()
 		if err := a.await(base, q); err != nil {

@@ -53,9 +53,9 @@ type request struct {
 	outcome
 }
 
-// within copies a request and gives the copy another context, for a part of its work. keep copies
+// withContext copies a request and gives the copy another context, for a part of its work. keep copies
 // the results back. The request's own context must not change under the code that still uses it.
-func within(ctx context.Context, q *request) (c *request, keep func()) {
+func withContext(ctx context.Context, q *request) (c *request, keep func()) {
 	c = new(request)
 	*c = *q
 	c.Context = ctx

@@ -170,7 +170,7 @@ func readFromCopy(q *request, do func(*request) error) error {
 	defer end()
 	ctx, cancel := context.WithCancelCause(limited)
 	stay := q.api.copy.untilLost(func() { cancel(errCopyLost) })
-	c, keep := within(ctx, q)
+	c, keep := withContext(ctx, q)
 	c.from = q.api.copy
 	defer func() {
 		stay()

@@ -64,9 +64,9 @@ func mayWait(r *http.Request) bool {
 	return r.Header[answer.HeaderPrefer] != nil || r.Header[answer.HeaderAtLeast] != nil
 }
 
-// apart runs a part of a request in its own goroutine and waits for it. Reading needs a deep stack,
+// inGoroutine runs a part of a request in its own goroutine and waits for it. Reading needs a deep stack,
 // which the request's goroutine would otherwise keep while the request waits.
-func apart(q *request, do func()) {
+func inGoroutine(q *request, do func()) {
 	var aborted any
 	done := make(chan struct{})
 	go func() {
@@ -340,7 +340,7 @@ func (a *API) pausing(q *request, wait func() error) error {
 func (a *API) again(ctx context.Context, waited *request, do func(*request) error) error {
 	limited, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
-	q, keep := within(limited, waited)
+	q, keep := withContext(limited, waited)
 	defer keep()
 	q.asOf = a.cfg.Clock()
 	key, err := q.keyAgain(q)
@@ -348,7 +348,7 @@ func (a *API) again(ctx context.Context, waited *request, do func(*request) erro
 		return err
 	}
 	q.out.Allowance = a.cfg.Limiter.Left(key)
-	apart(q, func() { err = do(q) })
+	inGoroutine(q, func() { err = do(q) })
 	return err
 }
 
