@@ -20,7 +20,7 @@ func TestSecondRegion(t *testing.T) {
 		c.Env = append(c.Env, settings...)
 		return startProcess(t, c)
 	}
-	relaying := serve(home, "project,relay", "LEDGERFEED_RELAY_URL="+cluster.URL()+"/?replicas=1", "LEDGERFEED_RELAY_FORM=entries")
+	relaying := serve(home, "project,relay", "LEDGERFEED_RELAY_URL="+cluster.URL()+"/?replicas=1&form=entries")
 	ingesting := serve(away, "project,ingest", "LEDGERFEED_INGEST_URL="+cluster.URL()+"/?trust=relay")
 	for part := range 3 {
 		var lines strings.Builder
@@ -34,7 +34,7 @@ func TestSecondRegion(t *testing.T) {
 		case 0:
 			relaying.await("the relay goes on")
 			relaying.kill()
-			relaying = serve(home, "project,relay", "LEDGERFEED_RELAY_URL="+cluster.URL(), "LEDGERFEED_RELAY_FORM=entries")
+			relaying = serve(home, "project,relay", "LEDGERFEED_RELAY_URL="+cluster.URL()+"/?form=entries")
 		case 1:
 			ingesting.await("messages can be ingested")
 			ingesting.kill()

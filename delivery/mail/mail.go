@@ -24,17 +24,13 @@ import (
 
 // Settings say how mail is sent.
 type Settings struct {
-	// URL is smtp://user:password@host:port (STARTTLS when the server offers
-	// it) or smtps://… (TLS from the start). User and port are optional. Empty:
-	// no mail is sent; log lines and the console's notices remain.
+	// URL is smtp://user:password@host:port (STARTTLS when the server offers it; with
+	// ?tls=required a server that does not gets no mail) or smtps://… (TLS from the start). User and
+	// port are optional. Empty: no mail is sent; log lines and the console's notices remain.
 	URL string
 
 	// From is the sender's address. Required with URL.
 	From string
-
-	// RequireTLS sends mail over TLS only: a server at an smtp:// address that does not offer
-	// STARTTLS gets no mail. Without it, such a server gets mail in plain text.
-	RequireTLS bool
 }
 
 // Check reports which of the settings have the right form.
@@ -44,10 +40,13 @@ func (s Settings) Check() (urlOK, fromOK bool) {
 	return s.URL == "" || err == nil, s.URL == "" && s.From == "" || fromErr == nil
 }
 
+// tlsRequired is the only parameter of a URL.
+const tlsRequired = "tls=required"
+
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || u.Scheme != "smtp" && u.Scheme != "smtps" {
-		return nil, errors.New("the mail server is not of the form smtp://user:password@host:port or smtps://…")
+	if err != nil || u.Hostname() == "" || u.Scheme != "smtp" && u.Scheme != "smtps" || u.RawQuery != "" && u.RawQuery != tlsRequired {
+		return nil, errors.New("the mail server is not of the form smtp://user:password@host:port, perhaps with ?tls=required, or smtps://…")
 	}
 	return u, nil
 }
@@ -92,7 +91,7 @@ func New(s Settings, pool pg.DB, clock func() time.Time, logger *slog.Logger) (*
 		return nil, err
 	}
 	policy := mail.TLSOpportunistic
-	if s.RequireTLS {
+	if u.RawQuery == tlsRequired {
 		policy = mail.TLSMandatory
 	}
 	options := []mail.Option{mail.WithTimeout(sendTimeout), mail.WithTLSPolicy(policy)}

@@ -64,13 +64,13 @@ func (c counter) Data(r io.Reader) error {
 	return err
 }
 
-// A server that does not offer STARTTLS gets mail in plain text, unless the setting
+// A server that does not offer STARTTLS gets mail in plain text, unless the address
 // demands it: then it gets none.
 func TestRequireTLS(t *testing.T) {
 	t.Parallel()
 	url, mails := plainServer(t)
-	for _, required := range []bool{false, true} {
-		m, err := New(Settings{URL: url, From: "a@example.com", RequireTLS: required}, nil, time.Now, nil)
+	for query, required := range map[string]bool{"": false, "?tls=required": true} {
+		m, err := New(Settings{URL: url + query, From: "a@example.com"}, nil, time.Now, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -766,6 +766,7 @@ type Rules struct {
 	Relay     bool   // messages may have a position and a chain, at which their entries are restored
 	Workspace string // the only workspace that entries may belong to; empty: any
 	Token     int    // which token after the source's subject is the entry's workspace: 1, 2, …; 0: none
+	Name      string // whose position in a stream is used; with another one, ingest begins anew
 }
 
 // The parameters of a source's address that set rules.
@@ -773,6 +774,7 @@ const (
 	ruleTrust     = "trust"
 	ruleWorkspace = "workspace"
 	ruleToken     = "workspace_token"
+	ruleName      = "name"
 )
 
 const (
@@ -784,19 +786,20 @@ var (
 	errRuleTrust     = errors.New("trust is relay, or left out")
 	errRuleWorkspace = errors.New("workspace is one workspace: 1 to 64 of A-Z a-z 0-9 _ -")
 	errRuleToken     = fmt.Errorf("workspace_token is a number from 1 to %d: which token behind the subject is the workspace", maxToken)
+	errRuleName      = errors.New("name is 1 to 64 of A-Z a-z 0-9 _ -")
 	errRuleBoth      = errors.New("workspace and workspace_token exclude each other")
 )
 
 // CutRules splits a source's address into its rules and the rest. The error does not show
 // passwords.
 func CutRules(address string) (Rules, string, error) {
-	var r Rules
+	r := Rules{Name: "ingest"}
 	base, query, _ := strings.Cut(address, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return r, "", errors.New("what follows the ? is not of the form name=value&name=value")
+		return Rules{}, "", errors.New("what follows the ? is not of the form name=value&name=value")
 	}
-	for name, read := range map[string]func(string) error{ruleTrust: r.setTrust, ruleWorkspace: r.setWorkspace, ruleToken: r.setToken} {
+	for name, read := range map[string]func(string) error{ruleTrust: r.setTrust, ruleWorkspace: r.setWorkspace, ruleToken: r.setToken, ruleName: r.setName} {
 		given, there := values[name]
 		if !there {
 			continue
@@ -829,6 +832,14 @@ func (r *Rules) setWorkspace(value string) error {
 		return errRuleWorkspace
 	}
 	r.Workspace = value
+	return nil
+}
+
+func (r *Rules) setName(value string) error {
+	if !domain.IsID(value) {
+		return errRuleName
+	}
+	r.Name = value
 	return nil
 }
 

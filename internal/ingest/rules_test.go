@@ -24,19 +24,19 @@ func TestRulesOfASource(t *testing.T) {
 		rules ingest.Rules
 		rest  string
 	}{
-		"nats://a:1,b:2/":                                  {ingest.Rules{}, "nats://a:1,b:2/"},
-		"nats://a:1,b:2/?trust=relay":                      {ingest.Rules{Relay: true}, "nats://a:1,b:2/"},
-		"nats://a/?stream=S&workspace=acme&subject=s":      {ingest.Rules{Workspace: "acme"}, "nats://a/?stream=S&subject=s"},
-		"nats://a?workspace_token=2&trust=relay":           {ingest.Rules{Relay: true, Token: 2}, "nats://a"},
-		"postgres://u:p%40@h/d?workspace=acme&topic=x":     {ingest.Rules{Workspace: "acme"}, "postgres://u:p%40@h/d?topic=x"},
-		"postgres://u:p@h/d?options=-c%20a%3Db&sslmode=no": {ingest.Rules{}, "postgres://u:p@h/d?options=-c%20a%3Db&sslmode=no"},
+		"nats://a:1,b:2/":                                        {ingest.Rules{Name: "ingest"}, "nats://a:1,b:2/"},
+		"nats://a:1,b:2/?trust=relay":                            {ingest.Rules{Relay: true, Name: "ingest"}, "nats://a:1,b:2/"},
+		"nats://a/?stream=S&workspace=acme&subject=s":            {ingest.Rules{Workspace: "acme", Name: "ingest"}, "nats://a/?stream=S&subject=s"},
+		"nats://a?workspace_token=2&trust=relay":                 {ingest.Rules{Relay: true, Token: 2, Name: "ingest"}, "nats://a"},
+		"postgres://u:p%40@h/d?workspace=acme&topic=x&name=shop": {ingest.Rules{Workspace: "acme", Name: "shop"}, "postgres://u:p%40@h/d?topic=x"},
+		"postgres://u:p@h/d?options=-c%20a%3Db&sslmode=no":       {ingest.Rules{Name: "ingest"}, "postgres://u:p@h/d?options=-c%20a%3Db&sslmode=no"},
 	} {
 		if rules, rest, err := ingest.CutRules(address); err != nil || rules != want.rules || rest != want.rest {
 			t.Errorf("%s: %+v %s %v", address, rules, rest, err)
 		}
 	}
 	for _, query := range []string{
-		"trust=", "trust=all", "trust=relay&trust=relay", "workspace=", "workspace=a.b", "workspace=*", "workspace=a&workspace=b",
+		"name=", "name=a.b", "trust=", "trust=all", "trust=relay&trust=relay", "workspace=", "workspace=a.b", "workspace=*", "workspace=a&workspace=b",
 		"workspace_token=", "workspace_token=0", "workspace_token=-1", "workspace_token=17", "workspace_token=x", "workspace=a&workspace_token=1",
 	} {
 		if rules, _, err := ingest.CutRules("nats://u:hunter2@a/?" + query); err == nil || rules != (ingest.Rules{}) || strings.Contains(err.Error(), "hunter2") {

@@ -3,8 +3,11 @@ package relay
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -34,6 +37,46 @@ func (f *Form) UnmarshalText(text []byte) error {
 		return nil
 	}
 	return fmt.Errorf("there is no form %q: want %s or %s", text, FormPublic, FormEntries)
+}
+
+// Options are what a relay's address says in addition to its broker.
+type Options struct {
+	Name     string // whose checkpoints it uses: with another name it begins at the first entry
+	Form     Form
+	Envelope Envelope
+}
+
+// CutOptions takes the parameters name, form and envelope out of an address. The error does not
+// show passwords.
+func CutOptions(address string) (o Options, rest string, err error) {
+	o = Options{Name: "relay", Form: FormPublic, Envelope: EnvelopeNone}
+	base, query, _ := strings.Cut(address, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return o, "", errors.New("what follows the ? is not of the form name=value&name=value")
+	}
+	for name, read := range map[string]func([]byte) error{"name": o.setName, "form": o.Form.UnmarshalText, "envelope": o.Envelope.UnmarshalText} {
+		given, there := values[name]
+		if !there {
+			continue
+		}
+		if len(given) > 1 {
+			return o, "", fmt.Errorf("%s is given twice", name)
+		}
+		if err := read([]byte(given[0])); err != nil {
+			return o, "", fmt.Errorf("%s: %w", name, err)
+		}
+		values.Del(name)
+		address = base + "?" + values.Encode()
+	}
+	return o, strings.TrimSuffix(address, "?"), nil
+}
+
+func (o *Options) setName(text []byte) error {
+	if o.Name = string(text); !domain.IsID(o.Name) {
+		return errors.New("want 1 to 64 of A-Z a-z 0-9 _ -")
+	}
+	return nil
 }
 
 // Envelope says what wraps the form.

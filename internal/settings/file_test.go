@@ -61,7 +61,6 @@ secret_key: 0123456789abcdef
 oidc_issuer: https://id.example
 oidc_client_id: console
 oidc_map: ["finance=acme:admin", "support=*:viewer,acme:admin"]
-smtp_require_tls: true
 audit_rate: 7
 log_level:
 `))
@@ -74,7 +73,7 @@ log_level:
 		t.Fatal(err)
 	}
 	if s.Listen != ":81" || s.Retention != 60*24*time.Hour || len(s.RetrySchedule) != 3 || s.RetrySchedule[2] != 24*time.Hour || len(s.TrustedProxies) != 2 ||
-		len(s.OIDCMap["support"]) != 2 || !s.SMTPRequireTLS || s.AuditRate != 7 || s.AuditEvery != 48*time.Hour || s.LogLevel != 0 {
+		len(s.OIDCMap["support"]) != 2 || s.AuditRate != 7 || s.AuditEvery != 48*time.Hour || s.LogLevel != 0 {
 		t.Errorf("%+v", s)
 	}
 	list := s.List(environ, f)

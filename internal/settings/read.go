@@ -18,10 +18,10 @@ import (
 	"github.com/caarlos0/env/v11"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
-	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
+	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
@@ -123,7 +123,6 @@ func (s *Settings) check() (wrong []string) {
 	_, signingKey := signingkey.Parse(s.SigningKey)
 	_, consoleURL := web.ParseOrigin(s.ConsoleURL)
 	mailURL, mailFrom := s.Mail().Check()
-	_, relayURL := bus.ParseTarget(s.RelayURL)
 	for _, c := range []struct {
 		variable string
 		ok       bool
@@ -142,9 +141,7 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_CONSOLE_URL", s.ConsoleURL == "" || consoleURL == nil},
 		{"LEDGERFEED_CONSOLE_NAME", utf8.RuneCountInString(s.ConsoleName) <= 40 && !strings.ContainsFunc(s.ConsoleName, unicode.IsControl)},
 		{"LEDGERFEED_MAX_CONNECTIONS", s.MaxConnections >= 1},
-		{"LEDGERFEED_MAX_WAITS", s.MaxWaits >= 1},
 		{"LEDGERFEED_WHOLE_LISTS", s.WholeLists >= 1 && s.WholeLists <= maxWholeLists},
-		{"LEDGERFEED_WHOLE_LISTS_PER_WORKSPACE", s.WholeListsPerWorkspace >= 1},
 		{"LEDGERFEED_WHOLE_LIST_TIMEOUT", s.WholeListTimeout > 0},
 		{"LEDGERFEED_WHOLE_LIST_STALL", s.WholeListStall > 0},
 		{"LEDGERFEED_RETENTION", s.Retention > 0},
@@ -160,10 +157,8 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_DRAIN_DELAY", s.DrainDelay >= 0},
 		{"LEDGERFEED_AUDIT_EVERY", s.AuditEvery >= 0},
 		{"LEDGERFEED_AUDIT_RATE", s.AuditRate >= 1},
-		{"LEDGERFEED_RELAY_URL", s.RelayURL == "" || relayURL == nil},
-		{"LEDGERFEED_RELAY_NAME", domain.IsID(s.RelayName)},
+		{"LEDGERFEED_RELAY_URL", s.RelayURL == "" || isBroker(s.RelayURL)},
 		{"LEDGERFEED_INGEST_URL", s.IngestURL == "" || isSource(s.IngestURL)},
-		{"LEDGERFEED_INGEST_NAME", domain.IsID(s.IngestName)},
 		{"LEDGERFEED_LOG_FORMAT", s.LogFormat == "text" || s.LogFormat == "json"},
 	} {
 		if !c.ok {
@@ -206,6 +201,16 @@ func isListenAddress(text string) bool {
 func isAddress(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
+// isBroker reports whether text is the address of a broker for a relay.
+func isBroker(text string) bool {
+	_, address, err := relay.CutOptions(text)
+	if err != nil {
+		return false
+	}
+	_, err = bus.ParseTarget(address)
+	return err == nil
 }
 
 // isSource reports whether text is the address of a source for ingest.

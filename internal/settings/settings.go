@@ -17,7 +17,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
-	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 )
 
@@ -61,13 +60,11 @@ type Settings struct {
 
 	TrustedProxies prefixes `env:"LEDGERFEED_TRUSTED_PROXIES" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
 	MaxConnections int      `env:"LEDGERFEED_MAX_CONNECTIONS" envDefault:"4096" want:"a number of connections, 1 or more, such as 4096"`
-	MaxWaits       int      `env:"LEDGERFEED_MAX_WAITS" envDefault:"10000" want:"a number of requests, 1 or more, such as 10000"`
 
 	// Whole lists (docs/contract/decisions.md, "Responses").
-	WholeLists             int           `env:"LEDGERFEED_WHOLE_LISTS" envDefault:"4" want:"a number of lists from 1 to 1000, such as 4"`
-	WholeListsPerWorkspace int           `env:"LEDGERFEED_WHOLE_LISTS_PER_WORKSPACE" envDefault:"2" want:"a number of lists, 1 or more, such as 2"`
-	WholeListTimeout       time.Duration `env:"LEDGERFEED_WHOLE_LIST_TIMEOUT" envDefault:"15m" want:"a time above 0, such as 15m"`
-	WholeListStall         time.Duration `env:"LEDGERFEED_WHOLE_LIST_STALL" envDefault:"1m" want:"a time above 0, such as 1m"`
+	WholeLists       int           `env:"LEDGERFEED_WHOLE_LISTS" envDefault:"4" want:"a number of lists from 1 to 1000, such as 4"`
+	WholeListTimeout time.Duration `env:"LEDGERFEED_WHOLE_LIST_TIMEOUT" envDefault:"15m" want:"a time above 0, such as 15m"`
+	WholeListStall   time.Duration `env:"LEDGERFEED_WHOLE_LIST_STALL" envDefault:"1m" want:"a time above 0, such as 1m"`
 
 	Retention time.Duration `env:"LEDGERFEED_RETENTION" envDefault:"720h" want:"a time above 0, such as 30d or 720h"`
 
@@ -82,7 +79,6 @@ type Settings struct {
 	WebhookAllow   prefixes        `env:"LEDGERFEED_WEBHOOK_ALLOW" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
 	WebhookCAFile  string          `env:"LEDGERFEED_WEBHOOK_CA_FILE"` // read by the processes that deliver
 	SMTPURL        string          `env:"LEDGERFEED_SMTP_URL" secret:"true" want:"an address such as smtp://user:password@mail.example.com:587, or smtps://…"`
-	SMTPRequireTLS bool            `env:"LEDGERFEED_SMTP_REQUIRE_TLS" envDefault:"false" want:"true or false"` // with smtp://: no mail without STARTTLS
 	MailFrom       string          `env:"LEDGERFEED_MAIL_FROM" want:"a mail address such as ledgerfeed@example.com, which LEDGERFEED_SMTP_URL needs"`
 
 	// Sign-in with OpenID Connect; without an issuer, only sign-in links work.
@@ -99,14 +95,10 @@ type Settings struct {
 	AuditRate  int           `env:"LEDGERFEED_AUDIT_RATE" envDefault:"5000" want:"entries and rows a second, 1 or more, such as 5000"`
 
 	// The relay (docs/operations/relay.md), for processes with the role relay.
-	RelayURL      string         `env:"LEDGERFEED_RELAY_URL" secret:"true" want:"an address such as nats://n1.example.com:4222,n2.example.com:4222/?replicas=3"`
-	RelayName     string         `env:"LEDGERFEED_RELAY_NAME" envDefault:"relay" want:"1 to 64 of A-Z a-z 0-9 _ -, such as relay"`
-	RelayForm     relay.Form     `env:"LEDGERFEED_RELAY_FORM" envDefault:"public" want:"public or entries"`
-	RelayEnvelope relay.Envelope `env:"LEDGERFEED_RELAY_ENVELOPE" envDefault:"none" want:"none or cloudevents"`
+	RelayURL string `env:"LEDGERFEED_RELAY_URL" secret:"true" want:"an address such as nats://n1.example.com:4222,n2.example.com:4222/?replicas=3, perhaps with name=, form= and envelope= (docs/operations/relay.md)"`
 
 	// Ingest (docs/operations/ingest.md), for processes with the role ingest.
-	IngestURL  string `env:"LEDGERFEED_INGEST_URL" secret:"true" want:"an address such as nats://n1.example.com:4222/?stream=ENTRIES&subject=entries, or postgres://user:password@shop.example.com/shop?topic=ledgerfeed; of a stream perhaps with trust=relay, and with workspace=acme or workspace_token=1 (docs/operations/ingest.md)"`
-	IngestName string `env:"LEDGERFEED_INGEST_NAME" envDefault:"ingest" want:"1 to 64 of A-Z a-z 0-9 _ -, such as ingest"`
+	IngestURL string `env:"LEDGERFEED_INGEST_URL" secret:"true" want:"an address such as nats://n1.example.com:4222/?stream=ENTRIES&subject=entries, or postgres://user:password@shop.example.com/shop?topic=ledgerfeed; of a stream perhaps with trust=relay, and with workspace=acme or workspace_token=1 (docs/operations/ingest.md)"`
 
 	// CreateWorkspaces lets append and ingest create workspaces that do not exist yet.
 	CreateWorkspaces bool `env:"LEDGERFEED_CREATE_WORKSPACES" envDefault:"false" want:"true or false"`
@@ -170,7 +162,7 @@ func (s *Settings) Delivery() policy.Settings {
 
 // Mail returns the settings of mail.
 func (s *Settings) Mail() mail.Settings {
-	return mail.Settings{URL: s.SMTPURL, From: s.MailFrom, RequireTLS: s.SMTPRequireTLS}
+	return mail.Settings{URL: s.SMTPURL, From: s.MailFrom}
 }
 
 // Identity returns the identity provider; nil without one.

@@ -37,15 +37,15 @@ func TestEverySettingIsRead(t *testing.T) {
 		"LEDGERFEED_SIGNING_KEY=PRIVATE+KEY+ledgerfeed+0b28140f+AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB, PRIVATE+KEY+ledgerfeed+593cbc6f+AQICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgIC",
 		"LEDGERFEED_WITNESSES=w1+248cda26+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB=https://w1.example.com",
 		"LEDGERFEED_RETRY_SCHEDULE=1s,2m", "LEDGERFEED_TURN_OFF_AFTER=3s", "LEDGERFEED_SECRET_OVERLAP=1h", "LEDGERFEED_WEBHOOK_TIMEOUT=2s",
-		"LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8,::1/128", "LEDGERFEED_WEBHOOK_CA_FILE=/x.pem", "LEDGERFEED_SMTP_URL=smtp://u:p@mail.acme.example:25", "LEDGERFEED_MAIL_FROM=billing@acme.example", "LEDGERFEED_SMTP_REQUIRE_TLS=true",
+		"LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8,::1/128", "LEDGERFEED_WEBHOOK_CA_FILE=/x.pem", "LEDGERFEED_SMTP_URL=smtp://u:p@mail.acme.example:25?tls=required", "LEDGERFEED_MAIL_FROM=billing@acme.example",
 		"LEDGERFEED_OIDC_ISSUER=https://id.acme.example", "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_SECRET=shh", "LEDGERFEED_OIDC_SCOPES=groups,roles",
 		"LEDGERFEED_OIDC_CLAIM=roles", "LEDGERFEED_OIDC_MAP=finance=acme:admin", "LEDGERFEED_DRAIN_DELAY=0s", "LEDGERFEED_AUDIT_EVERY=0", "LEDGERFEED_AUDIT_RATE=7",
 		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error", "LEDGERFEED_PPROF=true", "LEDGERFEED_METRICS_WORKSPACES=acme, beta,acme",
 		"LEDGERFEED_CONSOLE_EMBED_ORIGINS=https://App.acme.example:8443/, http://localhost:3000", "LEDGERFEED_CONSOLE_NAME=Acme", "LEDGERFEED_CONSOLE_ACCENT=#1d4ed8", "LEDGERFEED_CONSOLE_LOGO=/logo.svg",
-		"LEDGERFEED_WHOLE_LISTS=7", "LEDGERFEED_WHOLE_LISTS_PER_WORKSPACE=3", "LEDGERFEED_WHOLE_LIST_TIMEOUT=1h", "LEDGERFEED_WHOLE_LIST_STALL=7s",
+		"LEDGERFEED_WHOLE_LISTS=7", "LEDGERFEED_WHOLE_LIST_TIMEOUT=1h", "LEDGERFEED_WHOLE_LIST_STALL=7s",
 		"LEDGERFEED_TLS_CERT=/cert.pem", "LEDGERFEED_TLS_KEY=/key.pem",
-		"LEDGERFEED_RELAY_URL=nats://u:p@n1:4222,n2:4222/?stream=BILLING", "LEDGERFEED_RELAY_NAME=east", "LEDGERFEED_RELAY_FORM=entries", "LEDGERFEED_RELAY_ENVELOPE=cloudevents",
-		"LEDGERFEED_INGEST_URL=postgres://u:p@shop.example/shop?topic=billing", "LEDGERFEED_INGEST_NAME=shop", "LEDGERFEED_CREATE_WORKSPACES=true",
+		"LEDGERFEED_RELAY_URL=nats://u:p@n1:4222,n2:4222/?stream=BILLING&name=east&form=entries&envelope=cloudevents",
+		"LEDGERFEED_INGEST_URL=postgres://u:p@shop.example/shop?topic=billing&name=shop", "LEDGERFEED_CREATE_WORKSPACES=true",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestEverySettingIsRead(t *testing.T) {
 	if s.BaseURL != "https://api.acme.example" || s.DocsURL != "https://docs.acme.example" || s.ConsoleAddress() != "https://console.acme.example" {
 		t.Errorf("a slash at the end stays: %s %s %s", s.BaseURL, s.DocsURL, s.ConsoleAddress())
 	}
-	if s.TrustedProxies[0].String() != "10.0.0.0/8" || s.Mail().From != "billing@acme.example" || !s.Mail().RequireTLS || s.Identity().Map["finance"][0].Role != "admin" {
+	if s.TrustedProxies[0].String() != "10.0.0.0/8" || s.Mail().From != "billing@acme.example" || s.Identity().Map["finance"][0].Role != "admin" {
 		t.Errorf("%+v", s)
 	}
 	var out bytes.Buffer
@@ -116,7 +116,7 @@ func TestWrongValues(t *testing.T) {
 		"LEDGERFEED_TRUSTED_PROXIES=127.0.0.1", "LEDGERFEED_RETENTION=0", "LEDGERFEED_RETENTION=30 days",
 		"LEDGERFEED_RETRY_SCHEDULE=soon", "LEDGERFEED_TURN_OFF_AFTER=-1s", "LEDGERFEED_SECRET_OVERLAP=0s", "LEDGERFEED_WEBHOOK_TIMEOUT=10", "LEDGERFEED_WEBHOOK_ALLOW=all",
 		"LEDGERFEED_OIDC_ISSUER=accounts", "LEDGERFEED_OIDC_MAP=finance", "LEDGERFEED_DRAIN_DELAY=-1s", "LEDGERFEED_AUDIT_EVERY=daily",
-		"LEDGERFEED_AUDIT_RATE=0", "LEDGERFEED_AUDIT_RATE=fast", "LEDGERFEED_SMTP_REQUIRE_TLS=please", "LEDGERFEED_LOG_FORMAT=xml", "LEDGERFEED_LOG_LEVEL=loud",
+		"LEDGERFEED_AUDIT_RATE=0", "LEDGERFEED_AUDIT_RATE=fast", "LEDGERFEED_LOG_FORMAT=xml", "LEDGERFEED_LOG_LEVEL=loud",
 	} {
 		_, err := Read([]string{"LEDGERFEED_OIDC_ISSUER=https://id.example", "LEDGERFEED_OIDC_CLIENT_ID=console", c}, nil)
 		variable, value, _ := strings.Cut(c, "=")

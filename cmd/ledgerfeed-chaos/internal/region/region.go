@@ -67,7 +67,7 @@ func New(ctx context.Context, cfg Config) (*Region, error) {
 		return nil, err
 	}
 	ingestOutbox := []string{
-		"LEDGERFEED_INGEST_URL=" + r.Server.URLOf(shop) + "&topic=ledgerfeed", "LEDGERFEED_RELAY_URL=" + r.nats + "/?replicas=1", "LEDGERFEED_RELAY_FORM=entries",
+		"LEDGERFEED_INGEST_URL=" + r.Server.URLOf(shop) + "&topic=ledgerfeed", "LEDGERFEED_RELAY_URL=" + r.nats + "/?replicas=1&form=entries",
 	}
 	for _, p := range []cluster.ProcessConfig{
 		{Name: "home-1", Args: []string{"serve", "--roles", "project,ingest,relay"}, URL: r.Server.URLOf(home), Settings: ingestOutbox},

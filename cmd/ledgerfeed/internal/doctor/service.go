@@ -199,7 +199,7 @@ func checkRelays(ctx context.Context, x *examination) ([]Finding, error) {
 		if r.Failing == 0 && r.LagEntries > 0 && time.Duration(r.LagSeconds*float64(time.Second)) > lateRelay {
 			list = append(list, Finding{
 				Level: Error, Text: fmt.Sprintf("the relay %s has not sent %s", r.Name, plural.Of(r.LagEntries, "entry", "entries")),
-				Do: "check that a process with the role relay and this LEDGERFEED_RELAY_NAME runs, and that it reaches its broker (/readyz?role=relay); docs/operations/relay.md says how to remove one that is no longer wanted",
+				Do: "check that a process with the role relay and this name in LEDGERFEED_RELAY_URL runs, and that it reaches its broker (/readyz?role=relay); docs/operations/relay.md says how to remove one that is no longer wanted",
 			})
 		}
 	}

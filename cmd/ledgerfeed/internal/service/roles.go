@@ -226,7 +226,7 @@ func (s *Service) prepareAPI(ctx context.Context, control *pg.Share) error {
 	if err != nil {
 		return err
 	}
-	lists := s.wholeLists(listsShare, set.WholeListsPerWorkspace)
+	lists := s.wholeLists(listsShare, max(1, listsOf(s.env)/2))
 	standbys, err := copyOf(ctx, s, RoleAPI, listsShare, pageOptions())
 	if err != nil {
 		return err
@@ -237,7 +237,7 @@ func (s *Service) prepareAPI(ctx context.Context, control *pg.Share) error {
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
 		Requests: requests, WholeLists: lists, Signing: signs, Notifier: s.notifier,
-		MaxWaits: set.MaxWaits, MaxWaitsHTTP1: max(1, connectionsOf(RoleAPI, connlimit.Descriptors(), set.MaxConnections)/2),
+		MaxWaitsHTTP1: max(1, connectionsOf(RoleAPI, connlimit.Descriptors(), set.MaxConnections)/2),
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare the API: %w", err)
@@ -433,13 +433,17 @@ func prepareRelay(s *Service, control *pg.Share) error {
 	set := &s.env.Settings
 	claims := both(projections.PoolSettings(), relay.PoolSettings()) // the same statements as the projector's
 	pool, aux := s.share(RoleRelay, claims), control.With(claims)
-	publisher, err := brokers().Open(set.RelayURL, bus.Config{Name: "ledgerfeed " + set.RelayName, Logger: s.env.Logger})
+	o, broker, err := relay.CutOptions(set.RelayURL)
+	if err != nil {
+		return fmt.Errorf("LEDGERFEED_RELAY_URL: %w", err)
+	}
+	publisher, err := brokers().Open(broker, bus.Config{Name: "ledgerfeed " + o.Name, Logger: s.env.Logger})
 	if err != nil {
 		return fmt.Errorf("LEDGERFEED_RELAY_URL: %w", err)
 	}
 	r, err := relay.New(relay.Config{
 		Pool: pool, AuxPool: aux, Notifier: s.notifier, Publisher: publisher, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
-		Name: set.RelayName, Form: set.RelayForm, Envelope: set.RelayEnvelope, Source: set.BaseURL,
+		Name: o.Name, Form: o.Form, Envelope: o.Envelope, Source: set.BaseURL,
 	})
 	if err != nil {
 		return err
@@ -462,7 +466,7 @@ func prepareIngest(ctx context.Context, s *Service) error {
 	if err != nil {
 		return fmt.Errorf("LEDGERFEED_INGEST_URL: %w", err)
 	}
-	source, err := openSource(ctx, s, pool, address)
+	source, err := openSource(ctx, s, pool, rules.Name, address)
 	if err != nil {
 		return fmt.Errorf("LEDGERFEED_INGEST_URL: %w", err)
 	}
@@ -476,7 +480,7 @@ func prepareIngest(ctx context.Context, s *Service) error {
 }
 
 // openSource opens an outbox or a stream, by the scheme of the address.
-func openSource(ctx context.Context, s *Service, pool pg.DB, address string) (ingest.Source, error) {
+func openSource(ctx context.Context, s *Service, pool pg.DB, name, address string) (ingest.Source, error) {
 	if strings.HasPrefix(address, "postgres") {
 		target, err := ingest.ParseTarget(address)
 		if err != nil {
@@ -489,7 +493,7 @@ func openSource(ctx context.Context, s *Service, pool pg.DB, address string) (in
 		return nil, err
 	}
 	return ingest.OpenStream(ingest.StreamConfig{
-		Target: target, Name: s.env.Settings.IngestName, Pool: pool, Bus: bus.Config{Name: "ledgerfeed " + s.env.Settings.IngestName, Logger: s.env.Logger},
+		Target: target, Name: name, Pool: pool, Bus: bus.Config{Name: "ledgerfeed " + name, Logger: s.env.Logger},
 	})
 }
 
