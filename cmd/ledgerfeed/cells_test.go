@@ -188,6 +188,10 @@ func TestCells(t *testing.T) {
 	c.unhurt("acme")
 	c.servers["b"].Begin()
 	c.shows("beta")
+	c.servers["a"].Kill() // the first one in the file
+	c.away("acme")
+	c.unhurt("beta")
+	c.servers["a"].Begin()
 	c.shows("acme")
 }
 
@@ -248,6 +252,11 @@ func TestCommandsOfCells(t *testing.T) {
 	c.fail(cli.ExitUsage, `there is no cell "c"; want one of a, b`, "status", "--cell", "c")
 	c.fail(cli.ExitFailed, "no cell has the workspace gamma", "key", "list", "--workspace", "gamma")
 	c.fail(cli.ExitFailed, "there is a workspace acme already, in the cell a", "workspace", "create", "--cell", "b", "--id", "acme")
+	elsewhere := c.command("append", "--cell", "b", "--create-workspace")
+	elsewhere.Stdin = strings.NewReader(`{"workspace_id":"acme","type":"client.recorded","data":{"client_id":"c","name":"n"}}` + "\n")
+	if r := runCommand(t, elsewhere); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "there is a workspace acme already, in the cell a") {
+		t.Errorf("appended to another cell: %s", r)
+	}
 	if out := c.succeed("key", "list", "--workspace", "beta"); !strings.Contains(out, "test") {
 		t.Errorf("the keys of beta: %s", out)
 	}

@@ -9,8 +9,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 )
 
 // reader reads the API of a serving process with one key.
@@ -20,25 +18,6 @@ type reader struct {
 }
 
 const endpointScopes = "invoices:read,time_entries:read,clients:read,credits:read,contractors:read,payments:read,events:read"
-
-// serveWith starts the program and makes a key for each set of scopes.
-func serveWith(t *testing.T, database, workspaceID string, scopes ...string) []reader {
-	t.Helper()
-	program := command(t, database, "serve")
-	program.Env = append(program.Env, "LEDGERFEED_RETENTION=876000h") // the fixture grows older
-	serving := startProcess(t, program)
-	base := strings.TrimSpace(strings.TrimPrefix(serving.await("for=api"), " url="))
-	t.Cleanup(func() {
-		if code := serving.stop(); code != cli.ExitDone {
-			t.Errorf("serve ended with %d:\n%s", code, serving.log)
-		}
-	})
-	readers := make([]reader, len(scopes))
-	for i, s := range scopes {
-		readers[i] = newReader(t, database, base, workspaceID, s)
-	}
-	return readers
-}
 
 func newReader(t *testing.T, database, base, workspaceID, scopes string) reader {
 	t.Helper()

@@ -19,7 +19,7 @@ import (
 )
 
 func secretKeyCommand(env *cli.Env) *cobra.Command {
-	return cli.Group("secret-key", "Check and rotate the key that webhooks' secrets are encrypted with", cli.OverCells(secretKeyCheckCommand(env)), cli.OverCells(secretKeyRotateCommand(env)))
+	return cli.Group("secret-key", "Check and rotate the key that webhooks' secrets are encrypted with", cli.OverCells(secretKeyCheckCommand(env)), cli.OverCells(secretKeyRotateCommand(env), "give-up-lost"))
 }
 
 // secretKeyView is a key in the output of check.

@@ -11,7 +11,6 @@ import (
 	"io"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -108,22 +107,33 @@ func (s Set) Named(name string) (Cell, error) {
 // ErrNowhere is the error of Of for a workspace that is in no cell.
 var ErrNowhere = errors.New("no cell has this workspace")
 
-// Of returns the cell that has a workspace. It asks all cells at once. If none has it and one did
-// not answer, the error says which.
+// Of returns the cell that has a workspace. It asks all cells at once, and does not wait for others
+// when one has it. If none has it and one did not answer, the error says which.
 func (s Set) Of(ctx context.Context, workspaceID string) (Cell, error) {
-	has, failures := make([]bool, len(s)), make([]error, len(s))
-	var wait sync.WaitGroup
-	for i := range s {
-		wait.Go(func() { has[i], failures[i] = s[i].has(ctx, workspaceID) })
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		of  Cell
+		has bool
+		err error
 	}
-	wait.Wait()
-	for i := range s {
-		if has[i] {
-			return s[i], nil
+	answers := make(chan answer, len(s))
+	for _, c := range s {
+		go func() {
+			has, err := c.has(ctx, workspaceID)
+			answers <- answer{c, has, err}
+		}()
+	}
+	var failures error
+	for range s {
+		a := <-answers
+		if a.has {
+			return a.of, nil
 		}
+		failures = errors.Join(failures, a.err)
 	}
-	if err := errors.Join(failures...); err != nil {
-		return Cell{}, err
+	if failures != nil {
+		return Cell{}, failures
 	}
 	return Cell{}, ErrNowhere
 }

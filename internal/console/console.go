@@ -57,7 +57,7 @@ func (c *Console) routes() []web.Route {
 func (c *Console) router() (chi.Router, error) {
 	r := chi.NewRouter()
 	r.Use(middleware.GetHead, securityHeaders(c.site))
-	r.Method(http.MethodGet, "/assets/{file}", c.assets)
+	r.Method(http.MethodGet, web.AssetsPath+"{file}", c.assets)
 	handled := r.With(compressed(), c.site.Begin, sameOrigin, parseForm, readable)
 	notFound := recognise(c.sessions)(refuse(web.ErrNotFound)).ServeHTTP
 	handled.NotFound(notFound)

@@ -53,7 +53,7 @@ type Key struct {
 
 // Move describes a workspace that was moved between databases.
 type Move struct {
-	Away bool   // another database has the workspace
+	Away bool   // another database has the workspace, or it is on its way here from one
 	To   string // the address of the API there; empty: not known
 	// CursorKeys are the keys, 32 bytes each, that sealed the workspace's cursors in the database
 	// it came from.
@@ -210,7 +210,7 @@ func (e *entry) admit(now time.Time) (*Key, error) {
 func readEntries(ctx context.Context, pool pg.DB, hashes []hash) (map[hash]*entry, error) {
 	const find = `SELECT s.hash, k.key_id, k.workspace_id, w.name, k.name, s.prefix, k.permissions, k.rate_limit_per_minute,
 			k.created_at, k.expires_at, k.revoked_at IS NOT NULL, s.ended, s.ends_at,
-			coalesce(w.move = 'moved', false), coalesce(w.moved_to, ''),
+			coalesce(w.move IN ('moved', 'receiving'), false), coalesce(w.moved_to, ''),
 			ARRAY(SELECT c.value FROM cursor_key c WHERE c.workspace_id = w.workspace_id ORDER BY c.since DESC, c.value)
 		FROM api_key_secret s
 		JOIN api_key k ON k.workspace_id = s.workspace_id AND k.key_id = s.key_id
@@ -344,6 +344,12 @@ func (f Format) parse(text string) (Secret, error) {
 		return Secret{}, errMalformed
 	}
 	return f.secretOf(text), nil
+}
+
+// Is reports whether a text has the form of a key.
+func (f Format) Is(text string) bool {
+	_, err := f.parse(text)
+	return err == nil
 }
 
 // cut returns the part of text that the checksum covers. ok is false if text does not have the form

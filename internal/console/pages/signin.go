@@ -85,7 +85,7 @@ func (p *SignIn) embed(r *web.Request) error {
 func (p *SignIn) begin(r *web.Request, person session.Person, grants []session.Grant, to, how string) error {
 	o := session.Opening{Person: person, WorkspaceID: grants[0].Workspace, Grants: grants, SignedIn: r.Now, How: how}
 	// An earlier session of this browser ends, so that its token no longer works.
-	if old, err := p.Sessions.Find(r.Context(), web.SessionToken(r), false); err == nil {
+	if old, err := p.Sessions.FindAnywhere(r.Context(), web.SessionToken(r)); err == nil {
 		o.Replaces = old
 	}
 	if !r.Framed() { // a frame keeps no draft, and leaves that of a tab alone

@@ -4,6 +4,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -95,9 +96,12 @@ func (s *Store) Open(ctx context.Context, o Opening) (token string, expires time
 	if token, expires, err = holder.open(ctx, o); err != nil || replaced == o.Replaces {
 		return token, expires, err
 	}
-	// The new session is in another database. If the old one does not end now, it ends by itself.
-	err = pgx.BeginFunc(ctx, replaced.store.cfg.Pool, func(tx pgx.Tx) error { return end(ctx, tx, replaced) })
-	return token, expires, err
+	// The new session is in another database. If that of the old one does not answer now, the old one
+	// ends by itself: the browser has lost its token.
+	limited, cancel := context.WithTimeout(ctx, otherTimeout)
+	defer cancel()
+	_ = pgx.BeginFunc(limited, replaced.store.cfg.Pool, func(tx pgx.Tx) error { return end(limited, tx, replaced) })
+	return token, expires, nil
 }
 
 func (s *Store) open(ctx context.Context, o Opening) (token string, expires time.Time, err error) {
@@ -141,20 +145,28 @@ func (s *Store) open(ctx context.Context, o Opening) (token string, expires time
 	return token, expires, nil
 }
 
+// FindAnywhere is Find for a session that may be in another database.
+func (s *Store) FindAnywhere(ctx context.Context, token string) (*Session, error) {
+	others := s.others()
+	at := slices.IndexFunc(others, func(other *Store) bool { return other.cfg.Cell == CellOf(token) })
+	if at < 0 {
+		return s.Find(ctx, token, false)
+	}
+	limited, cancel := context.WithTimeout(ctx, otherTimeout)
+	defer cancel()
+	return others[at].Find(limited, token, false)
+}
+
 // Find returns the session of a token. With touch, it restarts the idle limit; requests of a page
 // that refreshes itself do not touch. The error is ErrNone, or the database's.
 func (s *Store) Find(ctx context.Context, token string, touch bool) (*Session, error) {
-	for _, other := range s.others() {
-		if s.cfg.Cell != CellOf(token) && other.cfg.Cell == CellOf(token) {
-			s = other
-		}
-	}
 	now := s.now()
 	found := &Session{hash: hashOf(token), store: s}
 	err := s.cfg.Pool.QueryRow(ctx, `
 		SELECT s.workspace_id, w.name, s.person, s.issuer, s.subject, s.role, s.grants, s.seen_at, s.expires_at
 		  FROM console_session s JOIN workspace w ON w.workspace_id = s.workspace_id
-		 WHERE s.hash = $1 AND s.expires_at > $2 AND s.seen_at > $3`, found.hash, now, now.Add(-s.cfg.Idle)).
+		 WHERE s.hash = $1 AND s.expires_at > $2 AND s.seen_at > $3 AND NOT ($4 AND coalesce(w.move, '') IN ('moved', 'receiving'))`,
+		found.hash, now, now.Add(-s.cfg.Idle), s.cfg.Cell != "").
 		Scan(&found.WorkspaceID, &found.WorkspaceName, &found.Name, &found.Issuer, &found.Subject, &found.Role, &found.Grants, &found.SeenAt, &found.ExpiresAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrNone
@@ -175,7 +187,7 @@ func (s *Store) Find(ctx context.Context, token string, touch bool) (*Session, e
 // SignOut ends a session, with a line in the audit trail. It accepts a session that has already
 // ended.
 func (s *Store) SignOut(ctx context.Context, ended *Session) error {
-	return pgx.BeginFunc(ctx, s.cfg.Pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, ended.store.cfg.Pool, func(tx pgx.Tx) error {
 		if err := end(ctx, tx, ended); err != nil {
 			return err
 		}
@@ -282,14 +294,16 @@ func (s *Store) holderOf(ctx context.Context, workspaceID string) (*Store, error
 	if len(others) == 0 {
 		return s, nil
 	}
+	var failed error
 	for _, one := range append([]*Store{s}, others...) {
 		here, err := one.has(ctx, workspaceID)
-		if err != nil && one == s {
-			return nil, fmt.Errorf("cannot look for a workspace: %w", err)
-		}
 		if here {
 			return one, nil
 		}
+		failed = cmp.Or(failed, err)
+	}
+	if failed != nil {
+		return nil, fmt.Errorf("cannot look for a workspace: %w", failed)
 	}
 	return s, nil
 }
@@ -319,11 +333,12 @@ func isForeignKey(err error) bool {
 // Workspaces returns the names, by id, of those workspaces that exist; nil ids: of all workspaces.
 // Those of other databases that do not answer are left out.
 func (s *Store) Workspaces(ctx context.Context, ids []string) (map[string]string, error) {
-	names, err := s.workspaces(ctx, ids)
-	if err != nil || ids != nil && len(names) == len(ids) {
-		return names, err
+	others := s.others()
+	if len(others) == 0 || ids != nil && len(ids) == 0 {
+		return s.workspaces(ctx, ids)
 	}
-	for _, other := range s.others() {
+	names := map[string]string{}
+	for _, other := range append([]*Store{s}, others...) {
 		limited, cancel := context.WithTimeout(ctx, otherTimeout)
 		if more, err := other.workspaces(limited, ids); err == nil {
 			maps.Copy(names, more)

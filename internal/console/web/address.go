@@ -113,10 +113,14 @@ func sessionCookieOf(r *Request) string {
 // SessionToken returns the token of the request's session; empty without one.
 func SessionToken(r *Request) string { return r.Cookie(sessionCookieOf(r)) }
 
-// SessionTokenOf is SessionToken for a request that no Site has yet.
-func SessionTokenOf(r *http.Request, secure bool) string {
+// AssetsPath begins the paths of styles, scripts and pictures.
+const AssetsPath = "/assets/"
+
+// SessionTokenOf is SessionToken for a request that no Site has yet. secure: the Site is at https;
+// embeds: it has EmbedOrigins.
+func SessionTokenOf(r *http.Request, secure, embeds bool) string {
 	kind := sessionCookie
-	if Framed(r) {
+	if embeds && Framed(r) {
 		kind = framedCookie
 	}
 	cookie, err := r.Cookie((&Site{Secure: secure}).cookieName(kind))

@@ -185,7 +185,7 @@ func (a *Assets) Add(name string, body []byte) (address string, err error) {
 	sum := sha256.Sum256(body)
 	extension := path.Ext(name)
 	hashed := strings.TrimSuffix(name, extension) + "." + hex.EncodeToString(sum[:6]) + extension
-	a.byName[name] = "/assets/" + hashed
+	a.byName[name] = AssetsPath + hashed
 	a.bodies[hashed] = asset{body, small.Bytes()}
 	return a.byName[name], nil
 }

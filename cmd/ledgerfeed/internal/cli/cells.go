@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,13 +42,19 @@ type ofCell struct {
 // or a workspace.
 const overCells = "cells"
 
-// OverCells marks a command.
-func OverCells(c *cobra.Command) *cobra.Command {
+// OverCells marks a command. With one of the flags it is about one cell, like other commands.
+func OverCells(c *cobra.Command, oneCell ...string) *cobra.Command {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}
-	c.Annotations[overCells] = "all"
+	c.Annotations[overCells] = "but with " + strings.Join(oneCell, " ")
 	return c
+}
+
+// isOverCells reports whether a call of a command works on all cells.
+func isOverCells(c *cobra.Command) bool {
+	oneCell, marked := c.Annotations[overCells]
+	return marked && !slices.ContainsFunc(strings.Fields(oneCell), c.Flags().Changed)
 }
 
 // WithoutCells takes the mark back, for a call that needs no database.
@@ -78,11 +85,11 @@ func (e *Env) inCells(cmd *cobra.Command, work func(context.Context) error) erro
 			e.enter(&c)
 			return work(ctx)
 		case errors.Is(err, cell.ErrNowhere):
-			return fmt.Errorf("no cell has the workspace %s; for one that does not exist yet, name its cell: --cell, one of %s", id, strings.Join(e.Cells.Names(), ", "))
+			return fmt.Errorf("no cell has the workspace %s; for one that does not exist yet, or whose move was interrupted, name the cell that it is to be in or comes from: --cell, one of %s", id, strings.Join(e.Cells.Names(), ", "))
 		}
 		return err
 	}
-	if cmd.Annotations[overCells] != "" {
+	if isOverCells(cmd) {
 		return e.overCells(ctx, work)
 	}
 	return work(ctx)
@@ -146,19 +153,22 @@ func (e *Env) overCells(ctx context.Context, work func(context.Context) error) e
 	return nil
 }
 
-// NotElsewhere refuses work that makes a workspace which another cell has.
-func (e *Env) NotElsewhere(ctx context.Context, workspaceID string) error {
+// NotElsewhere refuses work that makes workspaces which another cell has.
+func (e *Env) NotElsewhere(ctx context.Context, workspaceIDs ...string) error {
 	if len(e.Cells) == 0 {
 		return nil
 	}
-	c, err := e.Cells.Of(ctx, workspaceID)
-	switch {
-	case errors.Is(err, cell.ErrNowhere), err == nil && c.Name == e.Cell:
-		return nil
-	case err != nil:
-		return err
+	for _, id := range workspaceIDs {
+		c, err := e.Cells.Of(ctx, id)
+		switch {
+		case errors.Is(err, cell.ErrNowhere), err == nil && c.Name == e.Cell:
+		case err != nil:
+			return err
+		default:
+			return fmt.Errorf("there is a workspace %s already, in the cell %s", id, c.Name)
+		}
 	}
-	return fmt.Errorf("there is a workspace %s already, in the cell %s", workspaceID, c.Name)
+	return nil
 }
 
 // needsCell is the error of a command that works on one cell and was not told which.

@@ -120,7 +120,12 @@ func Set(e *Env, variable, value string) error {
 	if e.Settings, err = e.readSettings(); err != nil {
 		return fmt.Errorf("cannot set %s: %w", variable, err)
 	}
-	return nil
+	if e.Cell == "" {
+		return nil
+	}
+	c, err := e.Cells.Named(e.Cell)
+	e.enter(&c)
+	return err
 }
 
 // Environment is the environment of the command, in the form of os.Environ.

@@ -300,6 +300,12 @@ func checkThisMachine(ctx context.Context, x *examination) ([]Finding, error) {
 			Do: "docs/operations/alerts.md says under LedgerfeedNotReady what to do about each reason",
 		}}, nil
 	}
+	if len(answer.Reasons) > 0 {
+		return []Finding{{
+			Level: Warning, Text: fmt.Sprintf("the process at %s serves some cells, and others not: %s", listen, answer),
+			Do: "docs/operations/alerts.md says under LedgerfeedNotReady what to do about each reason",
+		}}, nil
+	}
 	c := answer.Connections
 	if c.Refused > 0 {
 		return []Finding{{

@@ -19,6 +19,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/cell"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
@@ -40,6 +41,7 @@ type Cells struct {
 	migrate bool // bring each schema up to date first
 	secure  bool // the console is at https
 
+	format access.Format
 	parts  []*part                              // in the order of the file
 	places *lru.Cache[[sha256.Size]byte, place] // where keys are, by their hashes
 
@@ -86,7 +88,7 @@ func NewCells(ctx context.Context, env *cli.Env, roles []string, migrate bool) (
 	}
 	registry := prometheus.NewRegistry()
 	c := &Cells{
-		host: &Service{env: env, roles: roles, metrics: registry, pools: NewPools()}, metrics: registry, migrate: migrate,
+		host: &Service{env: env, roles: roles, metrics: registry, pools: NewPools()}, metrics: registry, migrate: migrate, format: access.NewFormat(env.Settings.Brand),
 		secure: strings.HasPrefix(env.Settings.ConsoleAddress(), "https:"), bound: start(ctx, nil),
 	}
 	var err error
@@ -99,6 +101,9 @@ func NewCells(ctx context.Context, env *cli.Env, roles []string, migrate bool) (
 		}}
 		p.fail(errors.New("starting"))
 		c.parts = append(c.parts, p)
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "ledgerfeed_cell_up", Help: "1 while the process serves the cell, 0 while it waits for it or starts again.", ConstLabels: prometheus.Labels{"cell": one.Name},
+		}, p.isUp))
 	}
 	if err := c.host.prepareProcess(); err != nil {
 		return nil, err
@@ -157,6 +162,13 @@ func (p *part) keep(ctx context.Context) {
 	}
 }
 
+func (p *part) isUp() float64 {
+	if p.up.Load() == nil {
+		return 0
+	}
+	return 1
+}
+
 func (p *part) fail(err error) {
 	reason := reasonOf(err)
 	p.why.Store(&reason)
@@ -178,12 +190,17 @@ func (p *part) serve(ctx context.Context, env *cli.Env) error {
 		env: env, database: db, roles: p.of.host.roles, part: p, pools: NewPools(), gather: registry,
 		metrics: prometheus.WrapRegistererWith(prometheus.Labels{"cell": p.cell.Name}, registry),
 	}
-	p.service.Store(s)
 	defer p.service.Store(nil)
-	if err := s.prepare(ctx, func() error { return nil }); err != nil {
+	shown := func() error {
+		p.service.Store(s)
+		return nil
+	}
+	if err := s.prepare(ctx, shown); err != nil {
 		return err
 	}
-	defer s.close()
+	// It waits for the connections of requests under way. A whole list may take minutes, and the cell
+	// does not wait for its end.
+	defer func() { go s.close() }()
 	components := start(ctx, s.components)
 	s.ready.Store(true)
 	p.up.Store(s)
@@ -195,6 +212,9 @@ func (p *part) serve(ctx context.Context, env *cli.Env) error {
 	}
 	p.up.Store(nil)
 	s.ready.Store(false)
+	if s.served.api != nil {
+		s.served.api.Drain()
+	}
 	return s.finish(ctx, components)
 }
 
@@ -239,44 +259,8 @@ func (c *Cells) drainWaits() {
 	}
 }
 
-// errAway is why a request is refused whose cell does not answer.
-var errAway = errors.New("the cell that has the key does not answer")
-
-// serveAPI lets the cell that has a request's key answer it.
-func (c *Cells) serveAPI(w http.ResponseWriter, r *http.Request) {
-	s, err := c.ofKey(r.Context(), readapi.KeyOf(r))
-	if err != nil {
-		c.mu.Lock()
-		api := c.first
-		c.mu.Unlock()
-		api.Unavailable(w, r, err)
-		return
-	}
-	s.served.api.ServeHTTP(w, r)
-}
-
-// ofKey returns the service of the cell that has a key. A text that is no key, and a key that no cell
-// knows, is for any cell to refuse.
-func (c *Cells) ofKey(ctx context.Context, key string) (*Service, error) {
-	hash := sha256.Sum256([]byte(key))
-	at, known := c.places.Get(hash)
-	if known {
-		s, holds, err := at.up.Load(), false, errAway
-		if s != nil {
-			holds, err = s.holds(ctx, key)
-		}
-		if now := c.host.env.Clock(); err != nil {
-			if now.Before(at.again) {
-				return nil, err
-			}
-			c.places.Add(hash, place{at.part, now.Add(askAgain)})
-		}
-		if holds {
-			return s, nil
-		}
-	}
-	var up []*Service
-	away := false
+// serving returns the services of the cells that answer requests of the API. away: there are others.
+func (c *Cells) serving() (up []*Service, away bool) {
 	for _, p := range c.parts {
 		if s := p.up.Load(); s != nil {
 			up = append(up, s)
@@ -284,68 +268,155 @@ func (c *Cells) ofKey(ctx context.Context, key string) (*Service, error) {
 			away = true
 		}
 	}
+	return up, away
+}
+
+// errAway is why a request is refused whose cell does not answer.
+var errAway = errors.New("the cell that has the key does not answer")
+
+// serveAPI lets the cell that has a request's key answer it.
+func (c *Cells) serveAPI(w http.ResponseWriter, r *http.Request) {
+	s, err := c.ofKey(r.Context(), readapi.KeyOf(r))
+	if err == nil {
+		s.served.api.ServeHTTP(w, r)
+		return
+	}
+	if up, _ := c.serving(); len(up) > 0 {
+		up[0].served.api.Unavailable(w, r, err)
+		return
+	}
+	c.mu.Lock()
+	api := c.first
+	c.mu.Unlock()
+	api.Unavailable(w, r, err)
+}
+
+// ofKey returns the service of the cell that has a key. A text that is no key, and a key that no cell
+// knows, is for any cell to refuse.
+func (c *Cells) ofKey(ctx context.Context, key string) (*Service, error) {
+	up, away := c.serving()
 	if len(up) == 0 {
 		return nil, errAway
 	}
-	if !up[0].isKey(ctx, key) {
+	if !c.format.Is(key) {
 		return up[0], nil
 	}
-	holds, failures := make([]bool, len(up)), make([]error, len(up))
-	var wait sync.WaitGroup
-	for i, s := range up {
-		wait.Go(func() { holds[i], failures[i] = s.holds(ctx, key) })
+	hash := sha256.Sum256([]byte(key))
+	if at, known := c.places.Get(hash); known {
+		s, has, err := at.up.Load(), nothing, errAway
+		if s != nil {
+			has, err = s.holds(ctx, s.served.keys.Authenticate, key)
+		}
+		if now := c.host.env.Clock(); err != nil {
+			if now.Before(at.again) {
+				return nil, err
+			}
+			c.places.Add(hash, place{at.part, now.Add(askAgain)})
+		}
+		if has == works {
+			return s, nil
+		}
 	}
-	wait.Wait()
-	if i := slices.Index(holds, true); i >= 0 {
-		c.places.Add(hash, place{part: up[i].part})
-		return up[i], nil
+	return c.search(ctx, key, hash, up, away)
+}
+
+// search asks all cells for a key, slowly: the look-ups of all requests share a query, so that
+// invented keys cost each cell ten queries a second at most.
+func (c *Cells) search(ctx context.Context, key string, hash [sha256.Size]byte, up []*Service, away bool) (*Service, error) {
+	type answer struct {
+		of  *Service
+		has holding
+		err error
 	}
-	if err := errors.Join(failures...); err != nil || away {
-		return nil, cmp.Or(err, errAway)
+	answers := make(chan answer, len(up))
+	for _, s := range up {
+		go func() {
+			has, err := s.holds(ctx, s.served.keys.AuthenticateSlowly, key)
+			answers <- answer{s, has, err}
+		}()
+	}
+	best := answer{of: up[0]}
+	var failed error
+	for range up {
+		a := <-answers
+		failed = cmp.Or(failed, a.err)
+		if a.has > best.has {
+			best = a
+		}
+		if best.has == works {
+			break
+		}
+	}
+	switch {
+	case best.has != nothing:
+		c.places.Add(hash, place{part: best.of.part})
+		return best.of, nil
+	case failed != nil || away:
+		return nil, cmp.Or(failed, errAway)
 	}
 	c.places.Remove(hash)
-	return up[0], nil
+	return best.of, nil
 }
 
-// isKey reports whether a text has the form of a key.
-func (s *Service) isKey(ctx context.Context, text string) bool {
-	_, err := s.served.keys.Authenticate(ctx, text)
-	refused, is := errors.AsType[*access.RefusedError](err)
-	return !is || refused.Reason != access.ReasonMissing && refused.Reason != access.ReasonMalformed
-}
+// holding is what a cell has of a key; the more, the better the cell can answer its requests.
+type holding int
 
-// holds reports whether the cell has a key, of a workspace that was not moved to another one. A key
-// that was revoked counts.
-func (s *Service) holds(ctx context.Context, text string) (bool, error) {
-	key, err := s.served.keys.Authenticate(ctx, text)
-	if refused, is := errors.AsType[*access.RefusedError](err); is {
-		return refused.Reason != access.ReasonUnknown, nil
+const (
+	nothing holding = iota
+	moved           // its workspace is in another cell, or on its way here
+	refused         // it was revoked or rotated, or has expired
+	works
+)
+
+// holds says what the cell has of a key.
+func (s *Service) holds(ctx context.Context, authenticate func(context.Context, string) (*access.Key, error), text string) (holding, error) {
+	key, err := authenticate(ctx, text)
+	if reason, is := errors.AsType[*access.RefusedError](err); is {
+		if reason.Reason == access.ReasonUnknown {
+			return nothing, nil
+		}
+		return refused, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("ask the cell %s for a key: %w", s.env.Cell, err)
+	switch {
+	case err != nil:
+		return nothing, fmt.Errorf("ask the cell %s for a key: %w", s.env.Cell, err)
+	case key.Move != nil && key.Move.Away:
+		return moved, nil
 	}
-	return key.Move == nil || !key.Move.Away, nil
+	return works, nil
 }
 
 // serveConsole lets the cell answer that made the token of a sign-in link or a session. Without a
 // token, any cell does.
 func (c *Cells) serveConsole(w http.ResponseWriter, r *http.Request) {
-	token := web.SessionTokenOf(r, c.secure)
+	token, of := web.SessionTokenOf(r, c.secure, len(c.host.env.Settings.ConsoleEmbedOrigins) > 0), "" // a cell's name
+	signsIn := strings.HasPrefix(r.URL.Path, strings.TrimSuffix(session.SignInPath, "/")) || strings.HasPrefix(r.URL.Path, web.AssetsPath)
 	for _, path := range []string{session.SignInPath, session.EmbedPath} {
 		if rest, found := strings.CutPrefix(r.URL.Path, path); found && session.CellOf(rest) != "" {
-			token = rest
+			token, signsIn = rest, false
 		}
 	}
-	name := session.CellOf(token)
-	known := slices.ContainsFunc(c.parts, func(p *part) bool { return p.cell.Name == name })
+	if name := session.CellOf(token); slices.ContainsFunc(c.parts, func(p *part) bool { return p.cell.Name == name }) {
+		of = name
+	}
+	var other *Service
 	for _, p := range c.parts {
-		if s := p.up.Load(); s != nil && (p.cell.Name == name || !known) {
+		s := p.up.Load()
+		if s == nil || s.served.console == nil {
+			continue
+		}
+		if of == "" || p.cell.Name == of {
 			s.served.console.ServeHTTP(w, r)
 			return
 		}
+		other = cmp.Or(other, s)
+	}
+	if other != nil && signsIn { // people whose session is in a cell that is away can sign in to another
+		other.served.console.ServeHTTP(w, r)
+		return
 	}
 	w.Header().Set("Retry-After", "10")
-	http.Error(w, "The database of this workspace does not answer now. Try again in a minute.", http.StatusServiceUnavailable)
+	http.Error(w, "The database of this workspace does not answer now. Try again in a minute, or sign in to another workspace at /sign-in.", http.StatusServiceUnavailable)
 }
 
 // otherSessions returns a function that returns the sessions of the other cells that are up.
@@ -363,15 +434,26 @@ func (p *part) otherSessions() func() []*session.Store {
 	}
 }
 
-// gather gathers the metrics of the process and of all cells.
+// gather gathers the metrics of the process and, side by side, those of all cells.
 func (c *Cells) gather() ([]*dto.MetricFamily, error) {
-	all := prometheus.Gatherers{c.metrics}
-	for _, p := range c.parts {
-		if s := p.service.Load(); s != nil {
-			all = append(all, s.gather)
-		}
+	all := make(prometheus.Gatherers, len(c.parts), len(c.parts)+1)
+	var wait sync.WaitGroup
+	for i, p := range c.parts {
+		wait.Go(func() {
+			var (
+				found []*dto.MetricFamily
+				err   error
+			)
+			if s := p.service.Load(); s != nil {
+				if found, err = s.gather.Gather(); err != nil {
+					err = fmt.Errorf("of the cell %s: %w", p.cell.Name, err)
+				}
+			}
+			all[i] = prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return found, err })
+		})
 	}
-	found, err := all.Gather()
+	wait.Wait()
+	found, err := append(all, c.metrics).Gather()
 	if err != nil {
 		return found, fmt.Errorf("gather the metrics: %w", err)
 	}
@@ -385,19 +467,24 @@ func (c *Cells) readyz(w http.ResponseWriter, r *http.Request) {
 // readiness says what is not ready. The process is ready while one cell is: otherwise one that does
 // not answer would take all processes out of service, for the workspaces of all cells.
 func (c *Cells) readiness(ctx context.Context, role string) Readiness {
-	all := Readiness{Reasons: []Unready{}}
-	for _, p := range c.parts {
+	each := make([]Readiness, len(c.parts))
+	var wait sync.WaitGroup
+	for i, p := range c.parts {
 		s := p.service.Load()
 		if s == nil {
-			all.Reasons = append(all.Reasons, Unready{Cell: p.cell.Name, Reason: *p.why.Load()})
+			each[i].Reasons = []Unready{{Cell: p.cell.Name, Reason: *p.why.Load()}}
 			continue
 		}
-		is := s.readiness(ctx, role)
-		all.Ready = all.Ready || is.Ready
-		all.Reasons = append(all.Reasons, is.Reasons...)
-		all.Connections.add(is.Connections)
+		wait.Go(func() { each[i] = s.readiness(ctx, role) })
+	}
+	wait.Wait()
+	all := Readiness{Reasons: []Unready{}, Notifications: []eventlog.Way{}}
+	for i := range each {
+		all.Ready = all.Ready || each[i].Ready
+		all.Reasons = append(all.Reasons, each[i].Reasons...)
+		all.Connections.add(each[i].Connections)
 		if len(all.Notifications) == 0 {
-			all.Notifications = is.Notifications
+			all.Notifications = append(all.Notifications, each[i].Notifications...)
 		}
 	}
 	all.Ready = all.Ready && c.host.ready.Load()

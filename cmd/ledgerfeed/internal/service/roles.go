@@ -236,7 +236,7 @@ func (s *Service) prepareAPI(ctx context.Context, control *pg.Share) error {
 		Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Tracer: s.env.Traces.Tracer(),
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
-		Requests: requests, WholeLists: lists, Signing: signs, Notifier: s.notifier,
+		Requests: requests, WholeLists: lists, Signing: signs, Notifier: s.notifier, CacheBytes: readapi.DefaultCacheBytes / max(1, len(s.env.Cells)),
 		MaxWaitsHTTP1: max(1, connectionsOf(RoleAPI, connlimit.Descriptors(), set.MaxConnections)/2),
 	})
 	if err != nil {

@@ -124,10 +124,13 @@ func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (er
 		if err := f.mayWait(ctx, d); err != nil {
 			return err
 		}
-		if !f.create && !f.restore {
-			if err := first.refuseUnknown(ctx, d.Log, env.ErrOut); err != nil {
-				return err
-			}
+		if f.create || f.restore {
+			err = first.refuseElsewhere(ctx, env, d.Log)
+		} else {
+			err = first.refuseUnknown(ctx, d.Log, env.ErrOut)
+		}
+		if err != nil {
+			return err
 		}
 		a := &appender{log: d.Log, restore: f.restore, ids: ids, result: newAppendResult(&newWorkspaces{pool: d.Pool, errOut: env.ErrOut}), meter: &meter{verb: "append", total: lines}}
 		stop := a.meter.show(env.ErrOut, cli.ProgressEvery)

@@ -46,7 +46,7 @@ func (f *appendFlags) runStream(ctx context.Context, env *cli.Env, files []strin
 			defer close(lines)
 			f.readLines(reading, env, files, lines)
 		}()
-		s := &streamer{log: d.Log, notify: d.Notify, restore: f.restore, create: f.create, out: bufio.NewWriter(env.Out), errOut: env.ErrOut, result: newAppendResult(&newWorkspaces{pool: d.Pool, errOut: env.ErrOut})}
+		s := &streamer{env: env, log: d.Log, notify: d.Notify, restore: f.restore, create: f.create, out: bufio.NewWriter(env.Out), errOut: env.ErrOut, result: newAppendResult(&newWorkspaces{pool: d.Pool, errOut: env.ErrOut})}
 		hint, err := "", s.run(ctx, lines)
 		if err == nil {
 			hint, err = f.countAnomalies(ctx, env, d, s.result)
@@ -113,6 +113,7 @@ func (f *appendFlags) readLines(ctx context.Context, env *cli.Env, files []strin
 
 // streamer appends lines and answers them.
 type streamer struct {
+	env     *cli.Env
 	log     *eventlog.Log
 	notify  func(context.Context) // running services, of what was appended
 	restore bool
@@ -144,6 +145,16 @@ func (s *streamer) run(ctx context.Context, lines <-chan streamed) error {
 // command. err is why the input ends with the batch.
 func (s *streamer) existing(ctx context.Context, batch []numbered, err error) (_ []numbered, refused bool, _ error) {
 	if s.create || s.restore {
+		first := firstLines{}
+		for i := range batch {
+			w := batch[i].draft.WorkspaceID
+			if _, known := s.result.Positions[w]; !known {
+				first[w] = batch[i]
+			}
+		}
+		if err := first.refuseElsewhere(ctx, s.env, s.log); err != nil {
+			return nil, true, err
+		}
 		return batch, false, err
 	}
 	at, reason, uerr := unknownAt(ctx, s.log, s.result.Positions, batch)
@@ -337,6 +348,18 @@ func (f firstLines) refuseUnknown(ctx context.Context, log *eventlog.Log, out io
 	}
 	return fmt.Errorf("%s of the input %s not exist%s: make %s with ledgerfeed workspace create, or append with --create-workspace; nothing was appended",
 		plural.Of(len(unknown), "workspace", "workspaces"), plural.Word(len(unknown), "does", "do"), report.shown(), plural.Word(len(unknown), "it", "them"))
+}
+
+// refuseElsewhere is an error where workspaces that the input would create are in another cell.
+func (f firstLines) refuseElsewhere(ctx context.Context, env *cli.Env, log *eventlog.Log) error {
+	if len(env.Cells) == 0 {
+		return nil
+	}
+	unknown, err := log.Unknown(ctx, slices.Sorted(maps.Keys(f))...)
+	if err != nil {
+		return err
+	}
+	return env.NotElsewhere(ctx, unknown...)
 }
 
 // unknownAt is the index of the first line of a workspace that does not exist, with the reason;
