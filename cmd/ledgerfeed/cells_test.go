@@ -231,7 +231,7 @@ func TestMoveBetweenCells(t *testing.T) {
 	c.servers["a"].Kill() // it is really in the other cell
 	c.shows("acme")
 	c.servers["a"].Begin()
-	c.fail(cli.ExitUsage, "name with --cell the cell that it came from", "workspace", "move", "--id", "acme", "--to-cell", "b", "--finish")
+	c.fail(cli.ExitUsage, "set --cell to the cell it came from", "workspace", "move", "--id", "acme", "--to-cell", "b", "--finish")
 	c.succeed("workspace", "move", "--cell", "a", "--id", "acme", "--to-cell", "b", "--finish")
 	c.shows("acme")
 }
@@ -243,18 +243,18 @@ func TestCommandsOfCells(t *testing.T) {
 	c.succeed("migrate")
 	c.fill("a", "acme")
 	c.fill("b", "beta")
-	c.fail(cli.ExitUsage, "want --cell, one of a, b", "append")
+	c.fail(cli.ExitUsage, "add --cell, one of a, b", "append")
 	both := c.command("status")
 	both.Env = append(both.Env, "DATABASE_URL=postgres://one/db")
-	if r := runCommand(t, both); r.code != cli.ExitUsage || !strings.Contains(r.errOut, "LEDGERFEED_CELLS and DATABASE_URL are set") {
+	if r := runCommand(t, both); r.code != cli.ExitUsage || !strings.Contains(r.errOut, "LEDGERFEED_CELLS is set: unset DATABASE_URL") {
 		t.Errorf("with DATABASE_URL: %s", r)
 	}
 	c.fail(cli.ExitUsage, `there is no cell "c"; want one of a, b`, "status", "--cell", "c")
 	c.fail(cli.ExitFailed, "no cell has the workspace gamma", "key", "list", "--workspace", "gamma")
-	c.fail(cli.ExitFailed, "there is a workspace acme already, in the cell a", "workspace", "create", "--cell", "b", "--id", "acme")
+	c.fail(cli.ExitFailed, "the workspace acme already exists in the cell a", "workspace", "create", "--cell", "b", "--id", "acme")
 	elsewhere := c.command("append", "--cell", "b", "--create-workspace")
 	elsewhere.Stdin = strings.NewReader(`{"workspace_id":"acme","type":"client.recorded","data":{"client_id":"c","name":"n"}}` + "\n")
-	if r := runCommand(t, elsewhere); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "there is a workspace acme already, in the cell a") {
+	if r := runCommand(t, elsewhere); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "the workspace acme already exists in the cell a") {
 		t.Errorf("appended to another cell: %s", r)
 	}
 	if out := c.succeed("key", "list", "--workspace", "beta"); !strings.Contains(out, "test") {

@@ -69,9 +69,11 @@ models, serves them over a read-only HTTP API, and sends signed webhooks.
 Start with:  ledgerfeed demo
 
 Every command uses the database at DATABASE_URL. Without this setting, the program starts
-and stops its own PostgreSQL, in --data-dir. With LEDGERFEED_CELLS there are several
-databases: a command uses the one that has its --workspace, or the one of --cell; migrate,
-status, verify, doctor and some others use all of them in turn.`,
+and stops its own PostgreSQL, in --data-dir.
+
+With LEDGERFEED_CELLS there are several databases. A command uses the one in --cell, or
+finds the one that has its --workspace. Without either, migrate, status, verify, doctor,
+workspace list, secret-key check and secret-key rotate use all of them in turn.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cli.NoSuchCommand,

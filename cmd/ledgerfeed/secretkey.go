@@ -191,7 +191,7 @@ lost key.`,
 func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp) error {
 	inFile := env.Settings.SecretKey == ""
 	if inFile && len(env.Cells) > 0 {
-		return cli.Usagef("LEDGERFEED_SECRET_KEY is not set: with LEDGERFEED_CELLS, set it to the new key and the old one, which all cells have in common")
+		return cli.Usagef("LEDGERFEED_SECRET_KEY is not set. With LEDGERFEED_CELLS, set it to the new key and the old key; all cells use the same ones")
 	}
 	if inFile { // from the first look at the file to the last change of it
 		unlock, err := env.LockSecretKeys(d.Database)

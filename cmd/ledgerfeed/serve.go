@@ -20,7 +20,7 @@ func serveCommand(env *cli.Env) *cobra.Command {
 		Use:   "serve",
 		Short: "Run the service",
 		Long: `Run the service. Any number of processes may serve one database, each with its own roles.
-With LEDGERFEED_CELLS, a process serves several databases.
+With LEDGERFEED_CELLS, a process serves all cells, or the one in --cell.
 
 By default, a process has the roles api, project, deliver and console. You have to choose
 two others:
@@ -33,7 +33,8 @@ for LEDGERFEED_DRAIN_DELAY (2 s), finishes its work, and ends.
 
 The process first brings the schema up to date. With --no-migrate, or if its PostgreSQL
 account may not do so, it waits until another account has done it. Until then, /healthz
-says ok, /readyz says what is missing, and the process serves nothing else.`,
+says ok, /readyz says what is missing, and the process serves nothing else. With several
+cells, only the cell that waits is not served.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
 			if err := service.CheckRoles(roles, &env.Settings); err != nil {

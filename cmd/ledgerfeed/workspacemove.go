@@ -90,7 +90,7 @@ func (f *moveFlags) check(env *cli.Env) error {
 		case err != nil:
 			return cli.Usagef("--to-cell: %v", err)
 		case c.Name == env.Cell:
-			return cli.Usagef("the workspace is in the cell %s: for --undo and --finish, name with --cell the cell that it came from", c.Name)
+			return cli.Usagef("--to-cell is %s, where the workspace already is. To run --undo or --finish, or to continue a move, set --cell to the cell it came from", c.Name)
 		}
 		f.to = c.URL
 	}

@@ -1,6 +1,5 @@
-// Package cell names the databases of an installation that has several. A cell is a whole Ledgerfeed
-// database that holds some of the workspaces. Nothing is in two cells, and no cell knows of another
-// one: only commands and serving processes do.
+// Package cell names the databases of an installation that has several. A cell is a complete
+// Ledgerfeed database with some of the workspaces.
 package cell
 
 import (
@@ -75,7 +74,7 @@ func parse(text []byte) (Set, error) {
 			return nil, fmt.Errorf("cell %s: another cell has the same url", c.Name)
 		}
 		if _, err := pg.ParseConfig(c.URL); err != nil {
-			return nil, fmt.Errorf("cell %s: the url is no address of a database: want postgres://user:password@host:5432/name, or host=… user=… dbname=…", c.Name)
+			return nil, fmt.Errorf("cell %s: the url is not a valid database address: want postgres://user:password@host:5432/name, or host=… user=… dbname=…", c.Name)
 		}
 		names[c.Name], urls[c.URL] = true, true
 	}
@@ -99,7 +98,7 @@ func (s Set) Named(name string) (Cell, error) {
 		}
 	}
 	if len(s) == 0 {
-		return Cell{}, errors.New("LEDGERFEED_CELLS is not set, so there are no cells")
+		return Cell{}, errors.New("LEDGERFEED_CELLS is not set, so you cannot name a cell")
 	}
 	return Cell{}, fmt.Errorf("there is no cell %q; want one of %s%s", name, strings.Join(s.Names(), ", "), similar.Hint(name, s.Names()))
 }
@@ -138,19 +137,20 @@ func (s Set) Of(ctx context.Context, workspaceID string) (Cell, error) {
 	return Cell{}, ErrNowhere
 }
 
-// has reports whether a workspace is in the cell, and is not on its way from or to another one.
+// has reports whether the cell serves a workspace. A workspace that has moved away, or has not fully
+// arrived, does not count.
 func (c *Cell) has(ctx context.Context, workspaceID string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
 	conn, err := pg.Connect(ctx, c.URL)
 	if err != nil {
-		return false, fmt.Errorf("the cell %s cannot be asked for the workspace: %w", c.Name, err)
+		return false, fmt.Errorf("cannot look for the workspace %s in the cell %s: %w", workspaceID, c.Name, err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	var found bool
 	err = conn.QueryRow(ctx, `SELECT true FROM workspace WHERE workspace_id = $1 AND coalesce(move, '') NOT IN ('moved', 'receiving')`, workspaceID).Scan(&found)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return false, fmt.Errorf("the cell %s cannot be asked for the workspace: %w", c.Name, err)
+		return false, fmt.Errorf("cannot look for the workspace %s in the cell %s: %w", workspaceID, c.Name, err)
 	}
 	return found, nil
 }

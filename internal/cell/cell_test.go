@@ -26,7 +26,7 @@ func TestFile(t *testing.T) {
 		{"cells:\n  - name: A\n    url: postgres://hidden@one/db", `cell 1: the name is "A": want`},
 		{"cells:\n  - url: postgres://hidden@one/db", `cell 1: the name is "": want`},
 		{"cells:\n  - name: a", "cell a: want a url such as"},
-		{"cells:\n  - name: a\n    url: mysql://hidden@one/db", "cell a: the url is no address"},
+		{"cells:\n  - name: a\n    url: mysql://hidden@one/db", "cell a: the url is not a valid"},
 		{"cells:\n  - name: a\n    url: postgres://hidden@one/db\n  - name: a\n    url: postgres://hidden@two/db", "cell 2: there are two cells with the name a"},
 		{"cells:\n  - name: a\n    url: postgres://hidden@one/db\n  - name: b\n    url: postgres://hidden@one/db", "cell b: another cell has the same url"},
 	} {
@@ -67,7 +67,7 @@ func TestOf(t *testing.T) {
 	if c, err := away.Of(t.Context(), "acme"); err != nil || c.Name != "a" {
 		t.Errorf("acme, with a cell away, is in %q: %v", c.Name, err)
 	}
-	if _, err := away.Of(t.Context(), "beta"); err == nil || errors.Is(err, ErrNowhere) || !strings.Contains(err.Error(), "the cell c cannot be asked") {
+	if _, err := away.Of(t.Context(), "beta"); err == nil || errors.Is(err, ErrNowhere) || !strings.Contains(err.Error(), "cannot look for the workspace beta in the cell c") {
 		t.Errorf("beta, with a cell away: %v", err)
 	}
 }

@@ -43,7 +43,7 @@ func (p Person) Actor() audit.Actor {
 // Session is a signed-in person in one workspace.
 type Session struct {
 	hash          []byte
-	store         *Store // that keeps it
+	store         *Store // where it is stored
 	WorkspaceID   string
 	WorkspaceName string
 	Person
@@ -96,8 +96,8 @@ func (s *Store) Open(ctx context.Context, o Opening) (token string, expires time
 	if token, expires, err = holder.open(ctx, o); err != nil || replaced == o.Replaces {
 		return token, expires, err
 	}
-	// The new session is in another database. If that of the old one does not answer now, the old one
-	// ends by itself: the browser has lost its token.
+	// The old session is in another database. If that database is down, ignore it: the browser no
+	// longer has the token, and the session expires.
 	limited, cancel := context.WithTimeout(ctx, otherTimeout)
 	defer cancel()
 	_ = pgx.BeginFunc(limited, replaced.store.cfg.Pool, func(tx pgx.Tx) error { return end(limited, tx, replaced) })
@@ -271,7 +271,8 @@ func (s *Store) token() (string, error) {
 	return token, err
 }
 
-// CellOf returns the Config.Cell of the store that made a token.
+// CellOf returns the part of a token before its first dot, which the caller must check: the
+// Config.Cell of the store that made it.
 func CellOf(token string) string {
 	name, _, found := strings.Cut(token, ".")
 	if !found {
@@ -311,7 +312,8 @@ func (s *Store) holderOf(ctx context.Context, workspaceID string) (*Store, error
 // otherTimeout bounds the wait for one of several databases.
 const otherTimeout = 2 * time.Second
 
-// has reports whether a workspace is in the database, and is not on its way from or to another one.
+// has reports whether the database serves a workspace. A workspace that has moved away, or has not
+// fully arrived, does not count.
 func (s *Store) has(ctx context.Context, workspaceID string) (here bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, otherTimeout)
 	defer cancel()
@@ -331,7 +333,7 @@ func isForeignKey(err error) bool {
 }
 
 // Workspaces returns the names, by id, of those workspaces that exist; nil ids: of all workspaces.
-// Those of other databases that do not answer are left out.
+// With several databases, it leaves out the workspaces of any database that does not answer.
 func (s *Store) Workspaces(ctx context.Context, ids []string) (map[string]string, error) {
 	others := s.others()
 	if len(others) == 0 || ids != nil && len(ids) == 0 {

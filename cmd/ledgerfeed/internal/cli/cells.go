@@ -18,11 +18,11 @@ func readCells(s *settings.Settings) (cell.Set, error) {
 	if s.Cells == "" {
 		return nil, nil
 	}
-	for variable, value := range map[string]string{
-		"DATABASE_URL": s.DatabaseURL, "LEDGERFEED_POOLER": string(s.Pooler), "LEDGERFEED_LISTEN_DATABASE_URL": s.ListenURL, "LEDGERFEED_READ_DATABASE_URL": s.ReadURL,
+	for _, other := range [][2]string{
+		{"DATABASE_URL", s.DatabaseURL}, {"LEDGERFEED_POOLER", string(s.Pooler)}, {"LEDGERFEED_LISTEN_DATABASE_URL", s.ListenURL}, {"LEDGERFEED_READ_DATABASE_URL", s.ReadURL},
 	} {
-		if value != "" {
-			return nil, fmt.Errorf("LEDGERFEED_CELLS and %s are set: want only one of them", variable)
+		if other[1] != "" {
+			return nil, fmt.Errorf("LEDGERFEED_CELLS is set: unset %s", other[0])
 		}
 	}
 	cells, err := cell.ReadFile(s.Cells)
@@ -32,22 +32,22 @@ func readCells(s *settings.Settings) (cell.Set, error) {
 	return cells, nil
 }
 
-// ofCell is a result with the cell that it is of.
+// ofCell labels a result with its cell.
 type ofCell struct {
 	Cell   string `json:"cell"`
 	Result any    `json:"result"`
 }
 
-// overCells marks commands that work on all cells, one after the other, unless a flag names a cell
-// or a workspace.
+// overCells is the annotation of commands that work on all cells in turn, unless a flag names a cell
+// or a workspace. Its value lists more flags that make them work on one cell.
 const overCells = "cells"
 
-// OverCells marks a command. With one of the flags it is about one cell, like other commands.
+// OverCells marks a command that works on all cells, unless one of these flags is given.
 func OverCells(c *cobra.Command, oneCell ...string) *cobra.Command {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}
-	c.Annotations[overCells] = "but with " + strings.Join(oneCell, " ")
+	c.Annotations[overCells] = strings.Join(oneCell, " ")
 	return c
 }
 
@@ -57,17 +57,16 @@ func isOverCells(c *cobra.Command) bool {
 	return marked && !slices.ContainsFunc(strings.Fields(oneCell), c.Flags().Changed)
 }
 
-// WithoutCells takes the mark back, for a call that needs no database.
+// WithoutCells removes the mark, for a call that needs no database.
 func WithoutCells(c *cobra.Command) { delete(c.Annotations, overCells) }
 
-// inCells does the work of a command in the cell of --cell, in that of the workspace that the
-// command is about, or in all of them. A command that needs a cell and was given none is refused
-// when it opens the database.
+// inCells runs a command in the cell of --cell, in the workspace's cell, or in every cell. A command
+// that needs a cell and was given none is refused when it opens the database.
 func (e *Env) inCells(cmd *cobra.Command, work func(context.Context) error) error {
 	ctx := cmd.Context()
 	switch {
 	case len(e.Cells) == 0 && e.inCell != "":
-		return Usagef("--cell: LEDGERFEED_CELLS is not set, so there is one database")
+		return Usagef("--cell: LEDGERFEED_CELLS is not set, so you cannot name a cell")
 	case len(e.Cells) == 0:
 		return work(ctx)
 	case e.inCell != "":
@@ -85,7 +84,7 @@ func (e *Env) inCells(cmd *cobra.Command, work func(context.Context) error) erro
 			e.enter(&c)
 			return work(ctx)
 		case errors.Is(err, cell.ErrNowhere):
-			return fmt.Errorf("no cell has the workspace %s; for one that does not exist yet, or whose move was interrupted, name the cell that it is to be in or comes from: --cell, one of %s", id, strings.Join(e.Cells.Names(), ", "))
+			return fmt.Errorf("no cell has the workspace %s. To create it, or to continue an interrupted move, add --cell with its new cell or the cell it came from: %s", id, strings.Join(e.Cells.Names(), ", "))
 		}
 		return err
 	}
@@ -118,8 +117,7 @@ func (e *Env) InCell(c cell.Cell) *Env {
 	return &in
 }
 
-// overCells does the work in all cells. One that fails does not keep it from the others. The exit
-// status is the highest.
+// overCells does the work in every cell, even if one fails, and returns the highest exit status.
 func (e *Env) overCells(ctx context.Context, work func(context.Context) error) error {
 	e.several = true
 	worst := ExitDone
@@ -153,7 +151,7 @@ func (e *Env) overCells(ctx context.Context, work func(context.Context) error) e
 	return nil
 }
 
-// NotElsewhere refuses work that makes workspaces which another cell has.
+// NotElsewhere refuses to create workspaces that another cell has.
 func (e *Env) NotElsewhere(ctx context.Context, workspaceIDs ...string) error {
 	if len(e.Cells) == 0 {
 		return nil
@@ -165,7 +163,7 @@ func (e *Env) NotElsewhere(ctx context.Context, workspaceIDs ...string) error {
 		case err != nil:
 			return err
 		default:
-			return fmt.Errorf("there is a workspace %s already, in the cell %s", id, c.Name)
+			return fmt.Errorf("the workspace %s already exists in the cell %s", id, c.Name)
 		}
 	}
 	return nil
@@ -173,5 +171,5 @@ func (e *Env) NotElsewhere(ctx context.Context, workspaceIDs ...string) error {
 
 // needsCell is the error of a command that works on one cell and was not told which.
 func (e *Env) needsCell() error {
-	return Usagef("LEDGERFEED_CELLS names several databases: want --cell, one of %s", strings.Join(e.Cells.Names(), ", "))
+	return Usagef("this command works on one cell: add --cell, one of %s", strings.Join(e.Cells.Names(), ", "))
 }

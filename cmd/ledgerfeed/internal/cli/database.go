@@ -175,11 +175,11 @@ func (e *Env) ExplainConnection(err error) error {
 		return errors.New("DATABASE_URL is no address of a database: want postgres://user:password@host:5432/name, or host=… user=… dbname=…")
 	case errors.As(err, &connect):
 		c := connect.Config
-		names := "DATABASE_URL"
+		named := "which DATABASE_URL names"
 		if e.Cell != "" {
-			names = "the cell " + e.Cell
+			named = "the cell " + e.Cell
 		}
-		return fmt.Errorf("cannot connect to the database %s at %s as %s, which %s names: %w", c.Database, serverOf(c), c.User, names, causeOf(err))
+		return fmt.Errorf("cannot connect to the database %s at %s as %s, %s: %w", c.Database, serverOf(c), c.User, named, causeOf(err))
 	}
 	return err
 }

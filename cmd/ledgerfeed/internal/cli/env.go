@@ -63,7 +63,7 @@ type Env struct {
 func (e *Env) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&e.JSON, "json", false, "machine-readable output on standard output")
 	flags.StringVar(&e.config, "config", "", "a file with settings (YAML); the environment takes precedence")
-	flags.StringVar(&e.inCell, "cell", "", "the database of LEDGERFEED_CELLS to work on, where no flag names the workspace")
+	flags.StringVar(&e.inCell, "cell", "", "the cell to work on, by its name in LEDGERFEED_CELLS (default: the cell of the workspace that a flag names)")
 	flags.StringVar(&e.dataDir, "data-dir", "", "directory of the program's own PostgreSQL (LEDGERFEED_DATA_DIR, default .ledgerfeed)")
 }
 

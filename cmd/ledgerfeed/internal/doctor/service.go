@@ -302,7 +302,7 @@ func checkThisMachine(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	if len(answer.Reasons) > 0 {
 		return []Finding{{
-			Level: Warning, Text: fmt.Sprintf("the process at %s serves some cells, and others not: %s", listen, answer),
+			Level: Warning, Text: fmt.Sprintf("the process at %s cannot serve every cell: %s", listen, answer),
 			Do: "docs/operations/alerts.md says under LedgerfeedNotReady what to do about each reason",
 		}}, nil
 	}

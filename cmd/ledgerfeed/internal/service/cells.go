@@ -47,7 +47,7 @@ type Cells struct {
 
 	mu       sync.Mutex
 	bound    *group       // the listeners
-	first    *readapi.API // answers where no cell can; nil: the API has no listener yet
+	first    *readapi.API // writes the 503s while no cell is up; nil until the API's listener exists
 	console  bool         // the console has a listener
 	stopping bool         // no listener is bound any more
 }
@@ -57,20 +57,20 @@ type part struct {
 	of      *Cells
 	cell    cell.Cell
 	outage  periodic.Outage
-	service atomic.Pointer[Service] // since it began to be prepared; nil: it waits to be
+	service atomic.Pointer[Service] // nil before preparation and between restarts
 	up      atomic.Pointer[Service] // while it serves
-	why     atomic.Pointer[string]  // there is no service
+	why     atomic.Pointer[string]  // service is nil
 }
 
 // place is where a key was when all cells were asked.
 type place struct {
 	*part
-	again time.Time // while the cell does not answer, the others are asked again from then on
+	again time.Time // if the cell is down: when to search the other cells again
 }
 
 const (
-	// askAgain is how long nobody asks the other cells for a key again whose cell does not answer, so
-	// that they do not suffer from it. The workspace can have moved.
+	// askAgain limits searches for a key whose cell is down. It is searched for at all because the
+	// workspace may have moved.
 	askAgain = 10 * time.Second
 	// maxKeys bounds the keys whose cell is remembered, about 150 bytes each.
 	maxKeys = 100_000
@@ -81,7 +81,7 @@ const (
 // NewCells prepares a process that serves cells with some roles. Run starts it.
 func NewCells(ctx context.Context, env *cli.Env, roles []string, migrate bool) (*Cells, error) {
 	if slices.Contains(roles, RoleIngest) {
-		return nil, cli.Usagef("the role %s appends to one database: run it in a process of its own, with DATABASE_URL and without LEDGERFEED_CELLS", RoleIngest)
+		return nil, cli.Usagef("the role %s appends to one cell: run it in a separate process with --cell, one of %s", RoleIngest, strings.Join(env.Cells.Names(), ", "))
 	}
 	if _, err := Allowed(env, roles); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func NewCells(ctx context.Context, env *cli.Env, roles []string, migrate bool) (
 		p.fail(errors.New("starting"))
 		c.parts = append(c.parts, p)
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "ledgerfeed_cell_up", Help: "1 while the process serves the cell, 0 while it waits for it or starts again.", ConstLabels: prometheus.Labels{"cell": one.Name},
+			Name: "ledgerfeed_cell_up", Help: "1 once the process has started serving the cell, 0 while it starts or restarts it.", ConstLabels: prometheus.Labels{"cell": one.Name},
 		}, p.isUp))
 	}
 	if err := c.host.prepareProcess(); err != nil {
@@ -198,8 +198,8 @@ func (p *part) serve(ctx context.Context, env *cli.Env) error {
 	if err := s.prepare(ctx, shown); err != nil {
 		return err
 	}
-	// It waits for the connections of requests under way. A whole list may take minutes, and the cell
-	// does not wait for its end.
+	// close waits for open requests, and a whole list may take minutes. Close in the background so that
+	// the cell can restart.
 	defer func() { go s.close() }()
 	components := start(ctx, s.components)
 	s.ready.Store(true)
@@ -259,20 +259,20 @@ func (c *Cells) drainWaits() {
 	}
 }
 
-// serving returns the services of the cells that answer requests of the API. away: there are others.
-func (c *Cells) serving() (up []*Service, away bool) {
+// serving returns the services of the cells that are up. down: at least one cell is not.
+func (c *Cells) serving() (up []*Service, down bool) {
 	for _, p := range c.parts {
 		if s := p.up.Load(); s != nil {
 			up = append(up, s)
 		} else {
-			away = true
+			down = true
 		}
 	}
-	return up, away
+	return up, down
 }
 
-// errAway is why a request is refused whose cell does not answer.
-var errAway = errors.New("the cell that has the key does not answer")
+// errDown refuses a request because a cell that may have its key does not answer.
+var errDown = errors.New("a cell that may have the key does not answer")
 
 // serveAPI lets the cell that has a request's key answer it.
 func (c *Cells) serveAPI(w http.ResponseWriter, r *http.Request) {
@@ -291,19 +291,19 @@ func (c *Cells) serveAPI(w http.ResponseWriter, r *http.Request) {
 	api.Unavailable(w, r, err)
 }
 
-// ofKey returns the service of the cell that has a key. A text that is no key, and a key that no cell
-// knows, is for any cell to refuse.
+// ofKey returns the service of the cell that has a key. Any cell may refuse malformed and unknown
+// keys.
 func (c *Cells) ofKey(ctx context.Context, key string) (*Service, error) {
-	up, away := c.serving()
+	up, down := c.serving()
 	if len(up) == 0 {
-		return nil, errAway
+		return nil, errDown
 	}
 	if !c.format.Is(key) {
 		return up[0], nil
 	}
 	hash := sha256.Sum256([]byte(key))
 	if at, known := c.places.Get(hash); known {
-		s, has, err := at.up.Load(), nothing, errAway
+		s, has, err := at.up.Load(), unknown, errDown
 		if s != nil {
 			has, err = s.holds(ctx, s.served.keys.Authenticate, key)
 		}
@@ -317,15 +317,15 @@ func (c *Cells) ofKey(ctx context.Context, key string) (*Service, error) {
 			return s, nil
 		}
 	}
-	return c.search(ctx, key, hash, up, away)
+	return c.search(ctx, key, hash, up, down)
 }
 
-// search asks all cells for a key, slowly: the look-ups of all requests share a query, so that
+// search asks all cells that are up for a key, slowly: the look-ups of all requests share a query, so that
 // invented keys cost each cell ten queries a second at most.
-func (c *Cells) search(ctx context.Context, key string, hash [sha256.Size]byte, up []*Service, away bool) (*Service, error) {
+func (c *Cells) search(ctx context.Context, key string, hash [sha256.Size]byte, up []*Service, down bool) (*Service, error) {
 	type answer struct {
 		of  *Service
-		has holding
+		has standing
 		err error
 	}
 	answers := make(chan answer, len(up))
@@ -348,46 +348,46 @@ func (c *Cells) search(ctx context.Context, key string, hash [sha256.Size]byte, 
 		}
 	}
 	switch {
-	case best.has != nothing:
+	case best.has != unknown:
 		c.places.Add(hash, place{part: best.of.part})
 		return best.of, nil
-	case failed != nil || away:
-		return nil, cmp.Or(failed, errAway)
+	case failed != nil || down:
+		return nil, cmp.Or(failed, errDown)
 	}
 	c.places.Remove(hash)
 	return best.of, nil
 }
 
-// holding is what a cell has of a key; the more, the better the cell can answer its requests.
-type holding int
+// standing is what a key is in a cell. The cell with the highest value answers.
+type standing int
 
 const (
-	nothing holding = iota
-	moved           // its workspace is in another cell, or on its way here
-	refused         // it was revoked or rotated, or has expired
+	unknown standing = iota
+	moved            // its workspace is in another cell, or on its way here
+	refused          // it was revoked or rotated, or has expired
 	works
 )
 
-// holds says what the cell has of a key.
-func (s *Service) holds(ctx context.Context, authenticate func(context.Context, string) (*access.Key, error), text string) (holding, error) {
+// holds returns the standing of a key in the cell.
+func (s *Service) holds(ctx context.Context, authenticate func(context.Context, string) (*access.Key, error), text string) (standing, error) {
 	key, err := authenticate(ctx, text)
 	if reason, is := errors.AsType[*access.RefusedError](err); is {
 		if reason.Reason == access.ReasonUnknown {
-			return nothing, nil
+			return unknown, nil
 		}
 		return refused, nil
 	}
 	switch {
 	case err != nil:
-		return nothing, fmt.Errorf("ask the cell %s for a key: %w", s.env.Cell, err)
+		return unknown, fmt.Errorf("ask the cell %s for a key: %w", s.env.Cell, err)
 	case key.Move != nil && key.Move.Away:
 		return moved, nil
 	}
 	return works, nil
 }
 
-// serveConsole lets the cell answer that made the token of a sign-in link or a session. Without a
-// token, any cell does.
+// serveConsole routes a request to the cell that made its token, of a sign-in link or a session, or
+// without one to the first cell that is up.
 func (c *Cells) serveConsole(w http.ResponseWriter, r *http.Request) {
 	token, of := web.SessionTokenOf(r, c.secure, len(c.host.env.Settings.ConsoleEmbedOrigins) > 0), "" // a cell's name
 	signsIn := strings.HasPrefix(r.URL.Path, strings.TrimSuffix(session.SignInPath, "/")) || strings.HasPrefix(r.URL.Path, web.AssetsPath)
@@ -415,8 +415,12 @@ func (c *Cells) serveConsole(w http.ResponseWriter, r *http.Request) {
 		other.served.console.ServeHTTP(w, r)
 		return
 	}
+	text := "The console is not available. Try again in 10 seconds."
+	if other != nil {
+		text = "This workspace's database is not responding. Try again in 10 seconds, or sign in to another workspace at /sign-in."
+	}
 	w.Header().Set("Retry-After", "10")
-	http.Error(w, "The database of this workspace does not answer now. Try again in a minute, or sign in to another workspace at /sign-in.", http.StatusServiceUnavailable)
+	http.Error(w, text, http.StatusServiceUnavailable)
 }
 
 // otherSessions returns a function that returns the sessions of the other cells that are up.
