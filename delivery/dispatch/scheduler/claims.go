@@ -205,148 +205,88 @@ func (s *Scheduler) leaseLost(lease string) {
 	s.emit(TakeLease{Old: lease})
 }
 
-const (
-	// ReadAhead is how many messages of a source are read for a webhook at a time.
-	ReadAhead = 128
+// unknownEndpoint returns an Endpoint for unknown settings. Its epoch and version match no row, so
+// no cursor moves under it.
+func unknownEndpoint() *Endpoint { return &Endpoint{Epoch: -1, Version: -1} }
 
-	// maxPollBatch is how many webhooks one poll reads for.
-	maxPollBatch = 64
-	// maxPolls is how many polls run at once, so that one slow statement (such as weeks of missed
-	// events) does not delay the others.
-	maxPolls = 2
-)
-
-// polls holds the queues that wait for a poll.
-type polls struct {
-	dirty    []*queue
-	underWay int
-}
-
-// mark adds a queue to those that wait for a poll.
-func (p *polls) mark(q *queue) {
-	switch {
-	case q.evict.evicting:
-		q.evict.changed = true
-	case q.poll.underWay:
-		q.poll.again = true
-	case !q.poll.dirty:
-		q.poll.dirty = true
-		p.dirty = append(p.dirty, q)
+func (s *Scheduler) claimed(now time.Time, e Claimed) {
+	if e.More {
+		s.claims.failed(e.Claim)
+	} else {
+		s.claims.done(e.Claim, e.Endpoints, now)
 	}
-}
-
-// refill adds a queue when few messages are left and the database has more.
-func (p *polls) refill(q *queue) {
-	if !q.evict.evicting && !q.health.turningOff && q.needsMore() {
-		p.mark(q)
+	if e.Claim.Lease != s.lease {
+		return // held under a lease that is over, so by nobody
 	}
-}
-
-// take returns the next poll to make; nil: none now.
-func (p *polls) take() *Poll {
-	poll := &Poll{}
-	for p.underWay < maxPolls && len(p.dirty) > 0 && len(poll.Requests) < maxPollBatch {
-		q := pop(&p.dirty)
-		q.poll.dirty = false
-		if q.evict.evicting {
-			q.evict.changed = true
-			continue
+	for i := range e.Endpoints {
+		w := &e.Endpoints[i]
+		if s.queues[w.Key] != nil {
+			continue // cannot happen: what is held is not free
 		}
-		q.poll.underWay = true
-		poll.Requests = append(poll.Requests, q.request())
-	}
-	if len(poll.Requests) == 0 {
-		return nil
-	}
-	p.underWay++
-	return poll
-}
-
-// ended is called for each queue of a poll that has ended.
-func (p *polls) ended(now time.Time, q *queue) {
-	q.poll.underWay, q.poll.at = false, now
-	clear(q.poll.recorded)
-	if q.poll.again {
-		q.poll.again = false
-		p.mark(q)
-	}
-}
-
-// request returns what to read for a queue.
-func (q *queue) request() PollRequest {
-	r := PollRequest{
-		Key: q.key, Version: q.endpoint.Version, Events: q.endpoint.Events, After: q.live.scanned,
-		LiveLimit:   max(ReadAhead-len(q.pending[Live]), 0),
-		RetryLimit:  max(ReadAhead-len(q.pending[Retry]), 0),
-		ReplayLimit: max(ReadAhead-len(q.pending[Replay]), 0),
-		ReplayAfter: q.replay.scanned, ReplayTo: q.replay.to, queue: q,
-	}
-	if !q.endpoint.On { // it is held for "Send again" only
-		r.LiveLimit = 0
-	}
-	return r
-}
-
-// fill adds what was read.
-func (q *queue) fill(a *PollResult, r *PollRequest) {
-	for from := range sources {
-		for _, one := range a.Attempts[from] {
-			if _, sent := q.live.sent[one.Position]; sent && from == Live {
-				continue
-			}
-			if q.holds(one.Position) {
-				continue
-			}
-			one.Source, one.queue = from, q
-			q.pending[from] = append(q.pending[from], one)
+		q := newQueue(w, now)
+		s.queues[w.Key] = q
+		s.byWorkspace[w.Key.WorkspaceID] = append(s.byWorkspace[w.Key.WorkspaceID], q)
+		s.polls.mark(q)
+		if s.draining {
+			s.evict(q)
 		}
 	}
-	q.live.scanned, q.live.visible = max(q.live.scanned, a.LiveTo), a.Visible
-	if !q.endpoint.On {
-		q.live.visible = q.live.scanned // nothing after it is for a webhook that is off
-	}
-	if r.ReplayTo > 0 && r.ReplayLimit > 0 {
-		q.replay.scanned = max(q.replay.scanned, a.ReplayTo)
-		q.unsaved.cursor = true
-	}
-	q.retry.more = len(a.Attempts[Retry]) >= r.RetryLimit
-	if len(q.pending[Live]) == 0 && q.live.scanned < q.live.visible || len(q.pending[Replay]) == 0 && q.replay.scanned < q.replay.to {
-		q.poll.again = true // what was read is not for this webhook or was sent before
-	}
 }
 
-// change gives a queue new settings. It returns false if the webhook was turned off, turned off and
-// on again, or paused since its settings were read. Others may then have moved its cursor and
-// counted from there, so the queue must be released.
-func (q *queue) change(w *Loaded) bool {
-	if w.Endpoint.Epoch != q.endpoint.Epoch {
-		return false
-	}
-	if !slices.Equal(w.Endpoint.Events, q.endpoint.Events) || (w.Endpoint.Events == nil) != (q.endpoint.Events == nil) {
-		q.unread(Live)
-	}
-	if w.Endpoint.On && (w.ReplayTo != q.replay.to || w.ReplayAfter < q.replay.saved) {
-		q.pending[Replay], q.unsaved.expired[Replay] = nil, 0
-		q.replay = replayRange{scanned: w.ReplayAfter, to: w.ReplayTo, saved: w.ReplayAfter}
-	}
-	moved := w.Endpoint.AddressVersion != q.endpoint.AddressVersion
-	if moved || q.endpoint.Paused && w.Endpoint.On {
-		q.health = healthState{Health: w.Health} // another address and resuming clear it
-	}
-	if moved {
-		q.pause = pauseState{}
-	}
-	q.endpoint = w.Endpoint
-	q.poll.again = true
-	return true
-}
-
-// outdated gives a queue the settings that change has refused, so that the results of its last
-// attempts are judged by them. If the webhook was only paused, the results still count.
-func (q *queue) outdated(w *Loaded) {
-	if q.endpoint.Epoch < w.Endpoint.Kept {
-		q.endpoint = unknownEndpoint()
+// evict starts the release of a webhook.
+func (s *Scheduler) evict(q *queue) {
+	if q.evict.evicting {
 		return
 	}
-	q.endpoint, q.health, q.evict.paused = w.Endpoint, healthState{Health: w.Health}, true
+	q.evict.evicting = true
+	for from := range sources {
+		q.unread(from)
+	}
+	s.releaseIfDone(q)
+}
+
+// releaseIfDone releases an evicting webhook when it has nothing open.
+func (s *Scheduler) releaseIfDone(q *queue) {
+	if q.evict.evicting && q.unrecorded == 0 && !q.apart && !q.poll.underWay && s.queues[q.key] == q {
+		forget(s, q)
+		s.results.evicted = append(s.results.evicted, q)
+	}
+}
+
+// forget removes a queue from the held ones. It stays in byWorkspace until its release is recorded:
+// nobody else can claim it before that, so an event that comes meanwhile is marked here.
+func forget(s *Scheduler, q *queue) {
+	delete(s.queues, q.key)
+	delete(s.claims.debounced, q.key.WorkspaceID) // there may be something to claim again
+	s.timers.set(q, time.Time{})
+	if s.starts.throttle.remove(q) {
+		q.listed = false
+	}
+}
+
+// released claims again the webhooks that got work meanwhile, and tells other processes which
+// webhooks are left to them.
+func (s *Scheduler) released(list []*queue) {
+	var notify []string
+	for _, q := range list {
+		w := q.key.WorkspaceID
+		s.byWorkspace[w] = slices.DeleteFunc(s.byWorkspace[w], func(other *queue) bool { return other == q })
+		if len(s.byWorkspace[w]) == 0 {
+			delete(s.byWorkspace, w)
+		}
+		held := s.queues[q.key]
+		switch {
+		case q.evict.lost || !q.evict.changed:
+		case held != nil:
+			s.polls.mark(held)
+		default:
+			s.claims.addKey(q.key)
+		}
+		if q.evict.rebalanced && !q.evict.lost {
+			notify = append(notify, w)
+		}
+	}
+	if len(notify) > 0 {
+		s.emit(Notify{notify})
+	}
 }

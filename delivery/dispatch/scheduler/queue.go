@@ -1,11 +1,8 @@
 package scheduler
 
 import (
-	"container/heap"
 	"slices"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 )
@@ -321,280 +318,86 @@ func pop[T any](list *[]*T) *T {
 	return first
 }
 
-// An attempt that is answered over an open connection costs next to nothing. A new connection costs
-// a TLS handshake, one to two milliseconds of processor time. An attempt without a response
-// occupies its slot for the whole timeout, and its record has three rows instead of one. Many
-// receivers that hang would use up the processors. So webhooks whose attempts keep failing
-// expensively share one token bucket. The few that a process usually has never empty it, and one
-// attempt that is not costly takes a webhook out of it.
-const (
-	// costlyAfter is how many costly failures in a row put a webhook under the
-	// token bucket.
-	costlyAfter = 3
-
-	// burstSeconds is how many seconds' worth of tokens may be used at once.
-	burstSeconds = 10
-)
-
-// costlyState is a queue's state in the throttle.
-type costlyState struct {
-	failures int  // costly failures in a row
-	hasToken bool // it may start one attempt
-}
-
-// throttle is the token bucket and the queues that wait for a token.
-type throttle struct {
-	bucket *rate.Limiter
-	queues []*queue
-}
-
-func newThrottle(perSecond int) throttle {
-	return throttle{bucket: rate.NewLimiter(rate.Limit(perSecond), burstSeconds*perSecond)}
-}
-
-// waitForToken reports whether a queue must wait for a token before its next
-// attempt. If so, it is added to the waiting queues.
-func (t *throttle) waitForToken(q *queue, now time.Time) bool {
-	switch {
-	case q.costly.failures < costlyAfter:
-		return false
-	case q.costly.hasToken:
-		q.costly.hasToken = false
-		return false
-	case len(t.queues) == 0 && t.bucket.AllowN(now, 1):
-		return false
-	}
-	t.queues = append(t.queues, q)
-	return true
-}
-
-// release returns the queues that get a token now.
-func (t *throttle) release(now time.Time) (list []*queue) {
-	for len(t.queues) > 0 && t.bucket.AllowN(now, 1) {
-		q := pop(&t.queues)
-		q.costly.hasToken = true
-		list = append(list, q)
-	}
-	return list
-}
-
-// next returns when the first waiting queue gets a token; zero: none waits.
-func (t *throttle) next(now time.Time) time.Time {
-	if len(t.queues) == 0 {
-		return time.Time{}
-	}
-	missing := 1 - t.bucket.TokensAt(now)
-	return now.Add(max(time.Duration(missing/float64(t.bucket.Limit())*float64(time.Second)), 0) + time.Microsecond)
-}
-
-// attempted counts costly failures. Any other result takes the queue out of the
-// throttle; it returns true if the queue was waiting for a token.
-func (t *throttle) attempted(q *queue, costly bool) (waited bool) {
-	if costly {
-		q.costly.failures++
-		return false
-	}
-	q.costly = costlyState{}
-	return t.remove(q)
-}
-
-func (t *throttle) remove(q *queue) bool {
-	i := slices.Index(t.queues, q)
-	if i >= 0 {
-		t.queues = slices.Delete(t.queues, i, i+1)
-	}
-	return i >= 0
-}
-
-// timer wakes a queue. Each queue has one.
-type timer struct {
-	at    time.Time // zero: it is not set
-	index int       // in the heap
-}
-
-// timers is a heap of the queues whose timer is set, earliest first.
-type timers []*queue
-
-// set sets, moves or, with the zero time, clears a queue's timer.
-func (t *timers) set(q *queue, at time.Time) {
-	was := q.timer.at
-	q.timer.at = at
-	switch {
-	case was.IsZero() && at.IsZero():
-	case was.IsZero():
-		heap.Push(t, q)
-	case at.IsZero():
-		q.timer.at = was // the heap's order must hold while it is removed
-		heap.Remove(t, q.timer.index)
-		q.timer.at = at
-	default:
-		heap.Fix(t, q.timer.index)
-	}
-}
-
-// update sets a queue's timer to the end of its pause or the time of its next retry,
-// whichever comes first.
-func (t *timers) update(now time.Time, q *queue) {
-	var first time.Time
-	for _, at := range []time.Time{q.pause.until, q.retry.next} {
-		if at.After(now) && (first.IsZero() || at.Before(first)) {
-			first = at
-		}
-	}
-	t.set(q, first)
-}
-
-// next returns the time of the first timer; zero: none is set.
-func (t timers) next() time.Time {
-	if len(t) == 0 {
-		return time.Time{}
-	}
-	return t[0].timer.at
-}
-
-// take clears the first timer and returns its queue, if its time has come.
-func (t *timers) take(now time.Time) *queue {
-	if len(*t) == 0 || now.Before((*t)[0].timer.at) {
-		return nil
-	}
-	q := (*t)[0]
-	t.set(q, time.Time{})
-	return q
-}
-
-// Len implements heap.Interface.
-func (t timers) Len() int { return len(t) }
-
-// Less implements heap.Interface.
-func (t timers) Less(i, j int) bool { return t[i].timer.at.Before(t[j].timer.at) }
-
-// Swap implements heap.Interface.
-func (t timers) Swap(i, j int) {
-	t[i], t[j] = t[j], t[i]
-	t[i].timer.index, t[j].timer.index = i, j
-}
-
-// Push implements heap.Interface.
-func (t *timers) Push(x any) {
-	q, ok := x.(*queue)
-	if !ok {
-		return // cannot happen: only queues are pushed
-	}
-	q.timer.index = len(*t)
-	*t = append(*t, q)
-}
-
-// Pop implements heap.Interface.
-func (t *timers) Pop() any {
-	last := len(*t) - 1
-	q := (*t)[last]
-	(*t)[last] = nil
-	*t = (*t)[:last]
-	return q
-}
-
 // A webhook must not hold up the others when another transaction, such as a psql session, has
 // locked one of its rows. Its part of a record is written apart from the rest, and nothing further
 // of it is recorded until that is done. Meanwhile Config.Bound, the limit on unrecorded attempts,
 // stops it.
 
-// Split returns the parts of a record, one for each webhook.
-func (r *Record) Split() []*Record {
-	byKey := map[Key]*Record{}
-	var parts []*Record
-	for _, q := range r.queues {
-		if byKey[q.key] == nil {
-			p := &Record{Lease: r.Lease, Apart: true, queues: []*queue{q}}
-			byKey[q.key], parts = p, append(parts, p)
+// request returns what to read for a queue.
+func (q *queue) request() PollRequest {
+	r := PollRequest{
+		Key: q.key, Version: q.endpoint.Version, Events: q.endpoint.Events, After: q.live.scanned,
+		LiveLimit:   max(ReadAhead-len(q.pending[Live]), 0),
+		RetryLimit:  max(ReadAhead-len(q.pending[Retry]), 0),
+		ReplayLimit: max(ReadAhead-len(q.pending[Replay]), 0),
+		ReplayAfter: q.replay.scanned, ReplayTo: q.replay.to, queue: q,
+	}
+	if !q.endpoint.On { // it is held for "Send again" only
+		r.LiveLimit = 0
+	}
+	return r
+}
+
+// fill adds what was read.
+func (q *queue) fill(a *PollResult, r *PollRequest) {
+	for from := range sources {
+		for _, one := range a.Attempts[from] {
+			if _, sent := q.live.sent[one.Position]; sent && from == Live {
+				continue
+			}
+			if q.holds(one.Position) {
+				continue
+			}
+			one.Source, one.queue = from, q
+			q.pending[from] = append(q.pending[from], one)
 		}
 	}
-	for i, a := range r.attempts {
-		p := byKey[a.queue.key]
-		p.attempts, p.Attempts = append(p.attempts, a), append(p.Attempts, r.Attempts[i])
+	q.live.scanned, q.live.visible = max(q.live.scanned, a.LiveTo), a.Visible
+	if !q.endpoint.On {
+		q.live.visible = q.live.scanned // nothing after it is for a webhook that is off
 	}
-	for i, q := range r.evicted {
-		p := byKey[q.key]
-		p.evicted, p.Releases = append(p.evicted, q), append(p.Releases, r.Releases[i])
+	if r.ReplayTo > 0 && r.ReplayLimit > 0 {
+		q.replay.scanned = max(q.replay.scanned, a.ReplayTo)
+		q.unsaved.cursor = true
 	}
-	for _, c := range r.changes {
-		p := byKey[c.queue.key]
-		p.changes = append(p.changes, c)
-	}
-	for _, c := range r.Cursors {
-		p := byKey[c.Key]
-		p.Cursors = append(p.Cursors, c)
-	}
-	for _, h := range r.Health {
-		p := byKey[h.Key]
-		p.Health = append(p.Health, h)
-	}
-	return parts
-}
-
-// Empty reports whether a record has no webhooks.
-func (r *Record) Empty() bool { return len(r.queues) == 0 }
-
-// Key returns the webhook of a part of a record.
-func (r *Record) Key() Key { return r.queues[0].key }
-
-// without removes from a record what its parts contain.
-func (r *Record) without(parts []*Record) {
-	for _, p := range parts {
-		q := p.queues[0]
-		r.attempts = slices.DeleteFunc(r.attempts, func(a *Attempt) bool { return a.queue == q })
-		r.changes = slices.DeleteFunc(r.changes, func(c *HealthChange) bool { return c.queue == q })
-		r.evicted = slices.DeleteFunc(r.evicted, func(e *queue) bool { return e == q })
+	q.retry.more = len(a.Attempts[Retry]) >= r.RetryLimit
+	if len(q.pending[Live]) == 0 && q.live.scanned < q.live.visible || len(q.pending[Replay]) == 0 && q.replay.scanned < q.replay.to {
+		q.poll.again = true // what was read is not for this webhook or was sent before
 	}
 }
 
-// setApart has a part of a record written on its own.
-func setApart(s *Scheduler, part *Record) {
-	q := part.queues[0]
-	q.apart = true
-	s.apart[q] = struct{}{}
-	s.emit(part)
-}
-
-// joinAgain undoes setApart when the part is written.
-func joinAgain(s *Scheduler, now time.Time, part *Record) {
-	q := part.queues[0]
-	q.apart = false
-	delete(s.apart, q)
-	s.results.returned(q, now)
-	s.releaseIfDone(q)
-}
-
-// keepApart removes webhooks whose part is being written apart from the next record, and keeps
-// their results and releases for later.
-func (r *results) keepApart() {
-	r.attempts = slices.DeleteFunc(r.attempts, func(a *Attempt) bool {
-		if a.queue.apart {
-			r.apart = append(r.apart, a)
-		}
-		return a.queue.apart
-	})
-	// If a release overtook the part, another process would get the webhook before the part is
-	// stored.
-	r.evicted = slices.DeleteFunc(r.evicted, func(q *queue) bool {
-		if q.apart {
-			r.evictedApart = append(r.evictedApart, q)
-		}
-		return q.apart
-	})
-	// Their cursors are saved a second later, if that is still needed.
-	r.save = slices.DeleteFunc(r.save, func(q *queue) bool { return q.apart })
-}
-
-// returned undoes keepApart for one queue.
-func (r *results) returned(q *queue, now time.Time) {
-	r.apart = slices.DeleteFunc(r.apart, func(a *Attempt) bool {
-		if a.queue == q {
-			r.add(a, now)
-		}
-		return a.queue == q
-	})
-	if at := slices.Index(r.evictedApart, q); at >= 0 {
-		r.evictedApart = slices.Delete(r.evictedApart, at, at+1)
-		r.evicted = append(r.evicted, q)
+// change gives a queue new settings. It returns false if the webhook was turned off, turned off and
+// on again, or paused since its settings were read. Others may then have moved its cursor and
+// counted from there, so the queue must be released.
+func (q *queue) change(w *Loaded) bool {
+	if w.Endpoint.Epoch != q.endpoint.Epoch {
+		return false
 	}
+	if !slices.Equal(w.Endpoint.Events, q.endpoint.Events) || (w.Endpoint.Events == nil) != (q.endpoint.Events == nil) {
+		q.unread(Live)
+	}
+	if w.Endpoint.On && (w.ReplayTo != q.replay.to || w.ReplayAfter < q.replay.saved) {
+		q.pending[Replay], q.unsaved.expired[Replay] = nil, 0
+		q.replay = replayRange{scanned: w.ReplayAfter, to: w.ReplayTo, saved: w.ReplayAfter}
+	}
+	moved := w.Endpoint.AddressVersion != q.endpoint.AddressVersion
+	if moved || q.endpoint.Paused && w.Endpoint.On {
+		q.health = healthState{Health: w.Health} // another address and resuming clear it
+	}
+	if moved {
+		q.pause = pauseState{}
+	}
+	q.endpoint = w.Endpoint
+	q.poll.again = true
+	return true
+}
+
+// outdated gives a queue the settings that change has refused, so that the results of its last
+// attempts are judged by them. If the webhook was only paused, the results still count.
+func (q *queue) outdated(w *Loaded) {
+	if q.endpoint.Epoch < w.Endpoint.Kept {
+		q.endpoint = unknownEndpoint()
+		return
+	}
+	q.endpoint, q.health, q.evict.paused = w.Endpoint, healthState{Health: w.Health}, true
 }
