@@ -3,15 +3,14 @@
 package transfer
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"maps"
+	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
@@ -19,6 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
@@ -149,90 +149,9 @@ func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (er
 	})
 }
 
-// openSources opens the files. Standard input, which can be read only once, is
-// copied into a file first.
-func openSources(names []string, in io.Reader) (sources []*source, closeAll func(), err error) {
-	closeAll = func() {
-		for _, s := range sources {
-			_ = s.file.Close()
-		}
-	}
-	defer func() {
-		if err != nil {
-			closeAll()
-		}
-	}()
-	if len(names) == 0 {
-		file, err := copyToFile(in)
-		if err != nil {
-			return nil, closeAll, err
-		}
-		sources = append(sources, &source{name: standardInput, file: file})
-		return sources, closeAll, nil
-	}
-	for _, name := range names {
-		file, err := os.Open(name)
-		if err != nil {
-			return sources, closeAll, err
-		}
-		sources = append(sources, &source{name: name, file: file})
-	}
-	return sources, closeAll, nil
-}
-
-func copyToFile(in io.Reader) (_ *os.File, err error) {
-	file, err := os.CreateTemp("", "ledgerfeed-append-*.ndjson")
-	if err != nil {
-		return nil, fmt.Errorf("cannot keep standard input until it is checked: %w", err)
-	}
-	_ = os.Remove(file.Name()) // the file exists as long as it is open
-	if _, err := io.Copy(file, in); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot read standard input: %w", err), file.Close())
-	}
-	return file, nil
-}
-
 // appendBatch is how many lines are appended in one transaction: enough that its
 // commit costs little a line, few enough that other producers wait only briefly.
 const appendBatch = 500
-
-// appendResult is what append prints.
-type appendResult struct {
-	Appended  int              `json:"appended"`
-	Skipped   int              `json:"skipped"`             // the log had them already
-	Positions map[string]int64 `json:"positions"`           // by workspace, of the last entry of the input
-	Anomalies *int64           `json:"anomalies,omitempty"` // of the entries that were appended; nil: not known
-
-	spans   spans // of the entries that were appended
-	created *newWorkspaces
-}
-
-func newAppendResult(created *newWorkspaces) *appendResult {
-	return &appendResult{Positions: map[string]int64{}, created: created}
-}
-
-func (r *appendResult) text(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "appended %d, skipped %d\n", r.Appended, r.Skipped)
-	if err != nil || r.Anomalies == nil || r.Appended == 0 {
-		return err
-	}
-	if *r.Anomalies == 0 {
-		_, err = fmt.Fprintln(w, "none of them is an anomaly")
-	} else {
-		_, err = fmt.Fprintf(w, "%d of them %s: %s\n", *r.Anomalies, plural.Word(*r.Anomalies, "is an anomaly", "are anomalies"), r.listCommand())
-	}
-	return err
-}
-
-// listCommand is the command that lists the anomalies.
-func (r *appendResult) listCommand() string {
-	if len(r.Positions) == 1 {
-		for w := range r.Positions {
-			return "ledgerfeed anomaly list --workspace " + w
-		}
-	}
-	return "ledgerfeed anomaly list"
-}
 
 // appender appends lines in batches.
 type appender struct {
@@ -244,16 +163,6 @@ type appender struct {
 
 	batch []numbered
 }
-
-// numbered is a line of a source.
-type numbered struct {
-	source string
-	number int
-	draft  domain.Draft
-	made   bool // the line has no id; that of the draft was made for it
-}
-
-func (n *numbered) String() string { return fmt.Sprintf("%s, line %d", n.source, n.number) }
 
 func (a *appender) appendAll(ctx context.Context, sources []*source) error {
 	for _, s := range sources {
@@ -370,80 +279,6 @@ func certain(err error) bool {
 	return diverged || eventlog.Certain(err)
 }
 
-// following gives, for the workspaces of drafts, the position after the last one
-// that was restored.
-func (r *appendResult) following(drafts []domain.Draft) map[string]int64 {
-	next := map[string]int64{}
-	for i := range drafts {
-		w := drafts[i].WorkspaceID
-		next[w] = r.Positions[w] + 1
-	}
-	return next
-}
-
-// maxCreated is how many new workspaces are named one by one; a restored export may
-// have any number of them.
-const maxCreated = 10
-
-// newWorkspaces says which workspaces are new, because a mistyped workspace_id makes
-// one that nothing removes again. Nil says nothing.
-type newWorkspaces struct {
-	pool   pg.DB
-	errOut io.Writer
-
-	forbidden bool // the account may not read workspaces, as a producer's may not
-	named     int
-}
-
-// absent returns those of the drafts' workspaces that do not exist yet, but for known
-// ones. A failure is no concern of the append, which meets it as well.
-func (n *newWorkspaces) absent(ctx context.Context, drafts []domain.Draft, known map[string]int64) map[string]bool {
-	asked := map[string]bool{}
-	if n == nil || n.forbidden {
-		return asked
-	}
-	var ids []string
-	for i := range drafts {
-		w := drafts[i].WorkspaceID
-		if _, there := known[w]; !there && !asked[w] {
-			asked[w] = true
-			ids = append(ids, w)
-		}
-	}
-	if len(ids) == 0 {
-		return asked
-	}
-	rows, err := n.pool.Query(ctx, `SELECT workspace_id FROM workspace WHERE workspace_id = ANY($1)`, ids)
-	if err == nil {
-		ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
-	}
-	if err != nil {
-		n.forbidden = pg.Forbidden(err)
-		return map[string]bool{}
-	}
-	for _, w := range ids {
-		delete(asked, w)
-	}
-	return asked
-}
-
-// note names the workspace of an entry that was appended, if it is its first one and the
-// workspace was absent before.
-func (n *newWorkspaces) note(r eventlog.Receipt, workspaceID string, absent map[string]bool) {
-	if n == nil || r.Position != 1 || r.Skipped || !absent[workspaceID] && !n.forbidden {
-		return
-	}
-	switch n.named++; {
-	case n.named > maxCreated+1:
-	case n.named > maxCreated:
-		fmt.Fprintln(n.errOut, "more workspaces are new: ledgerfeed workspace list")
-	case n.forbidden:
-		fmt.Fprintf(n.errOut, "%s had no entries before: if workspace_id is mistyped, this made a workspace\n", workspaceID)
-	default:
-		fmt.Fprintf(n.errOut, "created the workspace %s, which did not exist\n", workspaceID)
-	}
-}
-
 const (
 	// awaitTimeout is how long --wait waits.
 	awaitTimeout = time.Minute
@@ -470,134 +305,124 @@ func (f *appendFlags) mayWait(ctx context.Context, d *cli.Deps) error {
 	return err
 }
 
-// countAnomalies waits until the read models have the entries, counts the anomalies
-// among them into r, and returns a line that says how to see them where they are not
-// known yet.
-func (f *appendFlags) countAnomalies(ctx context.Context, env *cli.Env, d *cli.Deps, r *appendResult) (hint string, err error) {
-	defer r.spans.close()
-	if len(r.Positions) == 0 || r.Appended == 0 && !f.wait {
-		return "", nil
-	}
-	d.Notify(ctx)
-	timeout := moment
-	if f.wait {
-		if timeout = time.Duration(f.timeout); timeout == 0 {
-			timeout = awaitTimeout
-		}
-	}
-	if err = d.AwaitPositions(ctx, r.Positions, timeout); err == nil {
-		var n int64
-		if n, err = r.spans.count(ctx, anomaly.NewStore(d.Pool, env.Clock)); err == nil {
-			r.Anomalies = &n
-			return "", nil
-		}
-	}
-	switch {
-	case f.wait:
-		return "", fmt.Errorf("the entries are in the log, but the read models do not have them: %w", err)
-	case pg.Forbidden(err):
-		return fmt.Sprintf("this account of PostgreSQL may not read which of them are anomalies; with an account that may, %s lists them\n", r.listCommand()), nil
-	}
-	return fmt.Sprintf("not projected yet; then %s says which of them are anomalies\n", r.listCommand()), nil
+// appendFlags are the flags of append.
+type appendFlags struct {
+	stream, restore, wait bool
+	create                bool          // workspaces that do not exist
+	trial                 bool          // append nothing
+	timeout               timespan.Flag // of wait; 0: awaitTimeout
+	ids                   string        // name of a file
 }
 
-// spans are the positions of entries in the order in which they were appended. Those
-// that follow on each other in the log take no memory; the rest is kept in a file.
-type spans struct {
-	last map[string]anomaly.Span // of each workspace, which may grow
-	file *os.File
-	out  *bufio.Writer
-	err  error // the first failure; the spans are not complete
-}
-
-// add adds an entry that was appended after the others.
-func (s *spans) add(workspaceID string, position int64) {
-	if s.last == nil {
-		s.last = map[string]anomaly.Span{}
-	}
-	span, there := s.last[workspaceID]
-	switch {
-	case !there:
-		span = anomaly.Span{WorkspaceID: workspaceID, First: position}
-	case position != span.Last+1:
-		s.write(&span)
-		span.First = position
-	}
-	span.Last = position
-	s.last[workspaceID] = span
-}
-
-func (s *spans) write(span *anomaly.Span) {
-	if s.err == nil && s.file == nil {
-		if s.file, s.err = os.CreateTemp("", "ledgerfeed-positions-*.txt"); s.err == nil {
-			_ = os.Remove(s.file.Name()) // the file exists as long as it is open
-			s.out = bufio.NewWriter(s.file)
-		}
-	}
-	if s.err == nil {
-		_, s.err = fmt.Fprintln(s.out, span.WorkspaceID, span.First, span.Last)
-	}
-}
-
-// countBatch is how many spans are counted with one statement.
-const countBatch = 1000
-
-// count counts the entries that are anomalies.
-func (s *spans) count(ctx context.Context, store *anomaly.Store) (n int64, err error) {
-	batch := make([]anomaly.Span, 0, countBatch)
-	flush := func() error {
-		counted, err := store.CountEntries(ctx, batch)
-		n, batch = n+counted, batch[:0]
-		return err
-	}
-	err = s.each(func(span anomaly.Span) error {
-		if batch = append(batch, span); len(batch) < countBatch {
-			return nil
-		}
-		return flush()
-	})
-	if err == nil {
-		err = flush()
-	}
-	return n, err
-}
-
-// each calls do with every span.
-func (s *spans) each(do func(anomaly.Span) error) error {
-	if s.err == nil && s.file != nil {
-		if s.err = s.out.Flush(); s.err == nil {
-			_, s.err = s.file.Seek(0, io.SeekStart)
-		}
-	}
-	if s.err != nil {
-		return fmt.Errorf("cannot keep the positions of entries: %w", s.err)
-	}
-	if s.file != nil {
-		in := bufio.NewReader(s.file)
-		for {
-			var span anomaly.Span
-			_, err := fmt.Fscanln(in, &span.WorkspaceID, &span.First, &span.Last)
-			if errors.Is(err, io.EOF) {
-				break
-			}
+// checkForms checks the form of every line of every source, before anything is
+// appended, and that no line is ahead of now, the database's time. It writes what is wrong to
+// out, and returns how many lines there are.
+// first gets the first line of each workspace.
+func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now time.Time, out io.Writer, first firstLines) (lines int64, err error) {
+	bad := &lineReport{out: out}
+	checked := &meter{verb: "check"}
+	stop := checked.show(out, cli.ProgressEvery)
+	defer stop()
+	for _, s := range sources {
+		err := s.each(ctx, func(number int, line []byte, err error) error {
+			checked.done.Add(1)
+			n := numbered{source: s.name, number: number}
 			if err == nil {
-				err = do(span)
+				n.draft, err = f.decode(line)
+			}
+			if err == nil && !f.restore && n.draft.CreatedAt.After(now.Add(eventlog.MaxAhead)) {
+				err = fmt.Errorf("%w (now is %s)", eventlog.ErrAhead, domain.FormatTime(now))
 			}
 			if err != nil {
-				return err
+				bad.add(&n, err)
+				return nil
 			}
+			first.add(&n)
+			return nil
+		})
+		if err != nil {
+			return 0, err
 		}
 	}
-	for _, span := range s.last {
-		if err := do(span); err != nil {
-			return err
-		}
+	switch bad.lines {
+	case 0:
+		return checked.done.Load(), nil
+	case 1:
+		return 0, errors.New("one line has a wrong form; nothing was appended")
 	}
-	return nil
+	return 0, fmt.Errorf("%d lines have a wrong form%s; nothing was appended", bad.lines, bad.shown())
 }
 
-func (s *spans) close() {
-	if s.file != nil {
-		_ = s.file.Close()
+// decode reads a line and checks all that does not depend on the log.
+func (f *appendFlags) decode(line []byte) (domain.Draft, error) {
+	d, err := domain.DecodeDraft(line)
+	switch {
+	case err != nil:
+		return d, err
+	case f.restore && (d.ID == "" || d.CreatedAt.IsZero()):
+		return d, errNoExport
 	}
+	return d, nil
+}
+
+var errNoExport = errors.New("the line has no id or no created_at: --restore takes an export as it is")
+
+// maxReportedLines bounds how many bad lines are reported.
+const maxReportedLines = 20
+
+// firstLines has the first line of each workspace of the input.
+type firstLines map[string]numbered
+
+func (f firstLines) add(n *numbered) {
+	if _, there := f[n.draft.WorkspaceID]; !there {
+		f[n.draft.WorkspaceID] = *n
+	}
+}
+
+// refuseUnknown is an error where workspaces of the input do not exist, before anything is
+// appended to others.
+func (f firstLines) refuseUnknown(ctx context.Context, log *eventlog.Log, out io.Writer) error {
+	unknown, err := log.Unknown(ctx, slices.Sorted(maps.Keys(f))...)
+	if err != nil || len(unknown) == 0 {
+		return err
+	}
+	report := &lineReport{out: out}
+	for _, w := range unknown {
+		n := f[w]
+		report.add(&n, eventlog.UnknownWorkspace(w))
+	}
+	return fmt.Errorf("%s of the input %s not exist%s: make %s with ledgerfeed workspace create, or append with --create-workspace; nothing was appended",
+		plural.Of(len(unknown), "workspace", "workspaces"), plural.Word(len(unknown), "does", "do"), report.shown(), plural.Word(len(unknown), "it", "them"))
+}
+
+// refuseElsewhere is an error where workspaces that the input would create are in another cell.
+func (f firstLines) refuseElsewhere(ctx context.Context, env *cli.Env, log *eventlog.Log) error {
+	if len(env.Cells) == 0 {
+		return nil
+	}
+	unknown, err := log.Unknown(ctx, slices.Sorted(maps.Keys(f))...)
+	if err != nil {
+		return err
+	}
+	return env.NotElsewhere(ctx, unknown...)
+}
+
+// lineReport writes what is wrong with lines, up to maxReportedLines of them.
+type lineReport struct {
+	out   io.Writer
+	lines int
+}
+
+func (r *lineReport) add(n *numbered, wrong error) {
+	if r.lines++; r.lines <= maxReportedLines {
+		fmt.Fprintf(r.out, "%v: %v\n", n, wrong)
+	}
+}
+
+// shown says how many of the lines were written.
+func (r *lineReport) shown() string {
+	if r.lines <= maxReportedLines {
+		return ""
+	}
+	return fmt.Sprintf("; the first %d are shown", maxReportedLines)
 }

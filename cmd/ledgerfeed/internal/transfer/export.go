@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -384,55 +383,4 @@ func writeResume(name string, written map[string]eventlog.Mark) error {
 		return fmt.Errorf("cannot save where to continue: %w", err)
 	}
 	return nil
-}
-
-// source is a file of NDJSON that can be read more than once.
-type source struct {
-	name string // for messages
-	file *os.File
-}
-
-// standardInput is its name for messages.
-const standardInput = "standard input"
-
-var errLongLine = fmt.Errorf("the entry is longer than %d bytes", domain.MaxEntrySize)
-
-// each calls do with every line that is not blank, and its number from 1. For a
-// line that is longer than an entry may be it passes an error instead.
-func (s *source) each(ctx context.Context, do func(number int, line []byte, err error) error) error {
-	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("cannot read %s: %w (give a pipe on standard input)", s.name, err)
-	}
-	return eachLine(ctx, s.name, s.file, do)
-}
-
-func eachLine(ctx context.Context, name string, in io.Reader, do func(number int, line []byte, err error) error) error {
-	reader := bufio.NewReaderSize(textfile.NewReader(in), domain.MaxLineSize+2) // and the end of the line
-	for number := 1; ; number++ {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		line, err := reader.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
-			if derr := do(number, nil, errLongLine); derr != nil {
-				return derr
-			}
-			for errors.Is(err, bufio.ErrBufferFull) {
-				_, err = reader.ReadSlice('\n')
-			}
-			line = nil
-		}
-		end := errors.Is(err, io.EOF)
-		if err != nil && !end {
-			return fmt.Errorf("cannot read %s, line %d: %w", name, number, err)
-		}
-		if line = bytes.TrimRight(line, "\r\n"); len(bytes.TrimSpace(line)) > 0 {
-			if derr := do(number, line, nil); derr != nil {
-				return derr
-			}
-		}
-		if end {
-			return nil
-		}
-	}
 }

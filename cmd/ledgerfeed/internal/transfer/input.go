@@ -1,0 +1,118 @@
+package transfer
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+)
+
+// source is a file of NDJSON that can be read more than once.
+type source struct {
+	name string // for messages
+	file *os.File
+}
+
+// standardInput is its name for messages.
+const standardInput = "standard input"
+
+var errLongLine = fmt.Errorf("the entry is longer than %d bytes", domain.MaxEntrySize)
+
+// each calls do with every line that is not blank, and its number from 1. For a
+// line that is longer than an entry may be it passes an error instead.
+func (s *source) each(ctx context.Context, do func(number int, line []byte, err error) error) error {
+	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("cannot read %s: %w (give a pipe on standard input)", s.name, err)
+	}
+	return eachLine(ctx, s.name, s.file, do)
+}
+
+func eachLine(ctx context.Context, name string, in io.Reader, do func(number int, line []byte, err error) error) error {
+	reader := bufio.NewReaderSize(textfile.NewReader(in), domain.MaxLineSize+2) // and the end of the line
+	for number := 1; ; number++ {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		line, err := reader.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			if derr := do(number, nil, errLongLine); derr != nil {
+				return derr
+			}
+			for errors.Is(err, bufio.ErrBufferFull) {
+				_, err = reader.ReadSlice('\n')
+			}
+			line = nil
+		}
+		end := errors.Is(err, io.EOF)
+		if err != nil && !end {
+			return fmt.Errorf("cannot read %s, line %d: %w", name, number, err)
+		}
+		if line = bytes.TrimRight(line, "\r\n"); len(bytes.TrimSpace(line)) > 0 {
+			if derr := do(number, line, nil); derr != nil {
+				return derr
+			}
+		}
+		if end {
+			return nil
+		}
+	}
+}
+
+// openSources opens the files. Standard input, which can be read only once, is
+// copied into a file first.
+func openSources(names []string, in io.Reader) (sources []*source, closeAll func(), err error) {
+	closeAll = func() {
+		for _, s := range sources {
+			_ = s.file.Close()
+		}
+	}
+	defer func() {
+		if err != nil {
+			closeAll()
+		}
+	}()
+	if len(names) == 0 {
+		file, err := copyToFile(in)
+		if err != nil {
+			return nil, closeAll, err
+		}
+		sources = append(sources, &source{name: standardInput, file: file})
+		return sources, closeAll, nil
+	}
+	for _, name := range names {
+		file, err := os.Open(name)
+		if err != nil {
+			return sources, closeAll, err
+		}
+		sources = append(sources, &source{name: name, file: file})
+	}
+	return sources, closeAll, nil
+}
+
+func copyToFile(in io.Reader) (_ *os.File, err error) {
+	file, err := os.CreateTemp("", "ledgerfeed-append-*.ndjson")
+	if err != nil {
+		return nil, fmt.Errorf("cannot keep standard input until it is checked: %w", err)
+	}
+	_ = os.Remove(file.Name()) // the file exists as long as it is open
+	if _, err := io.Copy(file, in); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot read standard input: %w", err), file.Close())
+	}
+	return file, nil
+}
+
+// numbered is a line of a source.
+type numbered struct {
+	source string
+	number int
+	draft  domain.Draft
+	made   bool // the line has no id; that of the draft was made for it
+}
+
+func (n *numbered) String() string { return fmt.Sprintf("%s, line %d", n.source, n.number) }
