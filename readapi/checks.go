@@ -257,3 +257,11 @@ func checkCursor(q *request, faults []answer.ParamError) *answer.Error {
 	}
 	return nil
 }
+
+// chooseForm sets the form that the caller accepts for a list of rows.
+func chooseForm(q *request) {
+	if q.endpoint.Kind == route.Rows && q.api.cfg.WholeLists.Pool != nil {
+		q.out.Forms = true
+		q.form = answer.AcceptedForm(q.http.Header.Values("Accept"))
+	}
+}

@@ -296,3 +296,54 @@ func deriveKey(key []byte, purpose string) []byte {
 	sum := newKeyedHash(key).sum([]byte("ledgerfeed " + purpose))
 	return sum[:]
 }
+
+// associatedData returns what a cursor is tied to: the workspace, the endpoint with the id in its
+// path, and every other parameter that was given. A parameter that was not given adds nothing, so
+// cursors stay valid when endpoints get more parameters. The key is not part of it: the cursor
+// itself says what the key could see.
+func (q *request) associatedData() []byte {
+	b := make([]byte, 0, 128)
+	b = appendSized(b, q.key.WorkspaceID)
+	b = appendSized(b, q.endpoint.Path)
+	b = appendSized(b, q.pathID)
+	for i := range q.endpoint.Params {
+		if i != q.endpoint.cursor && q.params.has(i) {
+			b = appendSized(b, q.endpoint.Params[i].Name)
+			b = appendSized(b, q.params.get(i))
+		}
+	}
+	return b
+}
+
+// openCursor opens the request's cursor. saw is what the key that got the cursor could see. ok is
+// false if the cursor does not belong to the request.
+func (q *request) openCursor() (saw visibility, position []byte, ok bool) {
+	cursor := q.params.get(q.endpoint.cursor)
+	associated := q.associatedData()
+	opened, ok := q.api.cursors.of(q.key.WorkspaceID).open(associated, cursor)
+	if !ok && q.key.Move != nil {
+		for _, key := range q.key.Move.CursorKeys {
+			if opened, ok = newWorkspaceSealer(key).open(associated, cursor); ok {
+				break
+			}
+		}
+	}
+	if !ok || len(opened) == 0 {
+		return visibility{}, nil, false
+	}
+	return parseVisibility(opened[0]), opened[1:], true
+}
+
+// position returns the position in the request's cursor, which checkParams has found valid; nil:
+// there is no cursor.
+func (q *request) position() []byte {
+	_, position, _ := q.openCursor()
+	return position
+}
+
+// cursor seals the position where the request's list continues, together with what its key could
+// see.
+func (q *request) cursor(position []byte) string {
+	sealed := append([]byte{q.endpoint.shows(q.visible).code()}, position...)
+	return q.api.cursors.of(q.key.WorkspaceID).seal(q.associatedData(), sealed)
+}

@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"iter"
 	"math"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -373,4 +375,32 @@ func isTrusted(address netip.Addr, trusted []netip.Prefix) bool {
 		}
 	}
 	return false
+}
+
+// queryPair is one parameter of a query.
+type queryPair struct {
+	name, value string
+	decoded     bool // false: it cannot be decoded, and name is as it came
+}
+
+// queryPairs splits a query. Unlike url.ParseQuery it leaves nothing out: it reports pairs that
+// cannot be decoded, and a semicolon is an ordinary character.
+func queryPairs(query string) iter.Seq[queryPair] {
+	return func(yield func(queryPair) bool) {
+		for part := range strings.SplitSeq(query, "&") {
+			if part == "" {
+				continue
+			}
+			rawName, rawValue, _ := strings.Cut(part, "=")
+			name, err1 := url.QueryUnescape(rawName)
+			value, err2 := url.QueryUnescape(rawValue)
+			pair := queryPair{name: name, value: value, decoded: err1 == nil && err2 == nil}
+			if !pair.decoded {
+				pair.name = rawName
+			}
+			if !yield(pair) {
+				return
+			}
+		}
+	}
 }

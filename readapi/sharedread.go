@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"runtime"
 	"sync"
-	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -149,21 +145,5 @@ func (s *sharedReads) share(q *request, body []byte, v version) {
 			read.found, read.body, read.version, read.rows, read.newer = true, append([]byte(nil), body...), v, q.rows, q.wait.newer
 			read.index, read.lacks = q.out.EventIndex, q.lacks
 		}
-	})
-}
-
-// newCoalescer makes a coalescer, with which requests that query the database at the same time
-// share a batch, so that any number of requests uses a few connections. Each request gets a result
-// that is no older than the request.
-//
-// With one batch at a time the database would be idle while answers are written. More batches than
-// processors, or than half of the connections, would only make each smaller. Batches are detached,
-// so that a request that times out or whose caller goes does not wait for the others of its batch.
-func newCoalescer[Q any](pool pg.DB, timeout time.Duration, run func(ctx context.Context, queries []*Q)) *batch.Coalescer[*Q] {
-	return batch.New(batch.Config[*Q]{
-		Run:        run,
-		Timeout:    timeout,
-		Concurrent: max(2, min(runtime.GOMAXPROCS(0), pg.Size(pool)/2)),
-		Detached:   true,
 	})
 }

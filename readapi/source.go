@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"time"
 
@@ -210,4 +211,44 @@ func passedOver(q *request, err error) string {
 func inTheWay(err error) bool {
 	of, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && strings.Contains(of.Message, "conflict with recovery")
+}
+
+// answerRequest answers a request that passed all checks, if possible without reading the data.
+func answerRequest(q *request) error {
+	err := readFrom(q, func(q *request) error {
+		done, err := q.answerUnchanged()
+		if !done && err == nil {
+			err = answerForm(q)
+		}
+		return err
+	})
+	if errors.Is(err, errBehind) {
+		q.wait.behind = true
+		return nil
+	}
+	return err
+}
+
+// answerForm answers in the form that the request asks for.
+func answerForm(q *request) error {
+	if q.form != answer.JSON {
+		return answerWhole(q)
+	}
+	return q.endpoint.answer(q)
+}
+
+// newCoalescer makes a coalescer, with which requests that query the database at the same time
+// share a batch, so that any number of requests uses a few connections. Each request gets a result
+// that is no older than the request.
+//
+// With one batch at a time the database would be idle while answers are written. More batches than
+// processors, or than half of the connections, would only make each smaller. Batches are detached,
+// so that a request that times out or whose caller goes does not wait for the others of its batch.
+func newCoalescer[Q any](pool pg.DB, timeout time.Duration, run func(ctx context.Context, queries []*Q)) *batch.Coalescer[*Q] {
+	return batch.New(batch.Config[*Q]{
+		Run:        run,
+		Timeout:    timeout,
+		Concurrent: max(2, min(runtime.GOMAXPROCS(0), pg.Size(pool)/2)),
+		Detached:   true,
+	})
 }

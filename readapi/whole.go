@@ -10,25 +10,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
-	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
 // rowsPerRequest is how many rows of a whole list count as one request
 // (docs/contract/decisions.md, "Responses", whole lists).
 const rowsPerRequest = 10_000
-
-// chooseForm sets the form that the caller accepts for a list of rows.
-func chooseForm(q *request) {
-	if q.endpoint.Kind == route.Rows && q.api.cfg.WholeLists.Pool != nil {
-		q.out.Forms = true
-		q.form = answer.AcceptedForm(q.http.Header.Values("Accept"))
-	}
-}
 
 // wholeList is a whole list in flight. One statement reads all of it, so all rows come from one
 // snapshot. The first row gives the visible position at which the list ends, so the cursor is known
@@ -179,18 +168,6 @@ func (l *wholeList) columns() *wholelist.Columns {
 		columns.Plain()
 	}
 	return columns
-}
-
-// shows reports whether a key with this visibility sees a part of rows.
-func (v visibility) shows(part jsonform.Part) bool {
-	switch part {
-	case domain.Pay:
-		return v.pay
-	case domain.Margin:
-		return v.margin
-	case domain.Base:
-	}
-	return true
 }
 
 // send sends the rows. An error after the headers were sent breaks the answer off.
