@@ -2,12 +2,10 @@ package eventlog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -606,139 +603,4 @@ func (l *Log) awaitHead(ctx context.Context, workspaceID string, wait time.Durat
 		return fmt.Errorf("wait for workspace %s: %w", workspaceID, err)
 	}
 	return nil
-}
-
-// lockQueues has a queue for each workspace whose lock single appends wait for.
-type lockQueues struct {
-	mu sync.Mutex
-	of map[string]*lockQueue
-}
-
-// lockQueue collects the single appends to one workspace while it is locked.
-type lockQueue struct {
-	*batch.Coalescer[*pendingAppend]
-	users int // appends in it
-}
-
-func (h *lockQueues) has(workspaceID string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.of[workspaceID] != nil
-}
-
-// join returns the queue of a workspace and makes it with create if there is none. The caller must
-// call leave when it is done.
-func (h *lockQueues) join(workspaceID string, create func() *batch.Coalescer[*pendingAppend]) (q *lockQueue, leave func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	q = h.of[workspaceID]
-	if q == nil {
-		q = &lockQueue{Coalescer: create()}
-		h.of[workspaceID] = q
-	}
-	q.users++
-	return q, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if q.users--; q.users == 0 {
-			delete(h.of, workspaceID)
-		}
-	}
-}
-
-// appendLocked makes a single append through the queue of its workspace. Each batch of the queue
-// makes only one attempt, so that a caller whose lock timeout is over soon gets its error.
-func (l *Log) appendLocked(ctx context.Context, p *pendingAppend) error {
-	workspaceID := p.draft.WorkspaceID
-	queue, leave := l.lockQueues.join(workspaceID, func() *batch.Coalescer[*pendingAppend] {
-		return batch.New(batch.Config[*pendingAppend]{Run: l.commitLocked, Timeout: groupCommitTimeout, Max: groupCommitMax})
-	})
-	defer leave()
-	ctx, cancel := context.WithTimeoutCause(ctx, l.lockTimeout, errLockTimeout)
-	defer cancel()
-	for {
-		err := queue.Do(ctx, p)
-		switch {
-		case batch.Unknown(err):
-			return singleError(workspaceID, err)
-		case err != nil:
-			return p.refusal(err)
-		case p.state == settled:
-			return nil
-		case ctx.Err() != nil:
-			return p.refusal(context.Cause(ctx))
-		}
-	}
-}
-
-// commitLocked attempts the appends to one workspace once.
-func (l *Log) commitLocked(ctx context.Context, group []*pendingAppend) {
-	wait, release := l.lockSlots.take()
-	hasSlot := wait > 0
-	left, moving := false, false
-	for _, s := range byWorkspace(group) {
-		if s.appends[0].state == leftOutAbsent {
-			wait = lockWait
-		}
-		l.commitAlone(ctx, s, wait)
-		left = left || s.appends[0].state != settled
-		moving = moving || s.appends[0].state == leftOutMoving
-	}
-	release()
-	if moving || left && !hasSlot {
-		flow.Sleep(ctx, lockPause)
-	}
-}
-
-// refusal returns the error of an append that stops waiting; why is the reason.
-func (p *pendingAppend) refusal(why error) error {
-	return (&unavailableError{workspaceID: p.draft.WorkspaceID, moving: p.state == leftOutMoving}).refusal(why)
-}
-
-// publishedEntry is an entry in the JSON text that log_publish takes.
-type publishedEntry struct {
-	Index     int     `json:"index"` // of the draft in the call
-	ID        string  `json:"id"`
-	Type      string  `json:"type"`
-	CreatedAt *string `json:"created_at,omitempty"`
-	Data      string  `json:"data"`
-	Public    *string `json:"public,omitempty"`
-}
-
-// PublishQuery returns a statement, and its arguments, that appends drafts to one workspace: all of
-// them or none. If the log refuses one, the statement fails and aborts its transaction; see
-// AppendError. Any PostgreSQL driver can send it, because the entries are one JSON text. The commit
-// notifies subscribers.
-func PublishQuery(workspaceID string, now time.Time, drafts []domain.Draft) (sql string, args []any, err error) {
-	if drafts, err = checked(drafts); err != nil {
-		return "", nil, err
-	}
-	batches, err := group(drafts, "")
-	if err != nil {
-		return "", nil, err
-	}
-	entries := []publishedEntry{}
-	for i := range batches {
-		if batches[i].workspaceID != workspaceID {
-			return "", nil, fmt.Errorf("publish to %s: an entry is of workspace %s", workspaceID, batches[i].workspaceID)
-		}
-		entries = batches[i].published()
-	}
-	text, err := json.Marshal(entries)
-	if err != nil {
-		return "", nil, fmt.Errorf("write the entries of %s as JSON: %w", workspaceID, err)
-	}
-	return `SELECT log_publish($1, $2, $3)`, []any{workspaceID, now, string(text)}, nil
-}
-
-func (b *draftBatch) published() []publishedEntry {
-	entries := make([]publishedEntry, len(b.ids))
-	for i := range entries {
-		entries[i] = publishedEntry{Index: b.indexes[i][0], ID: b.ids[i], Type: b.types[i], Data: b.datas[i], Public: b.publics[i]}
-		if at := b.created[i]; at != nil {
-			text := domain.FormatTime(*at)
-			entries[i].CreatedAt = &text
-		}
-	}
-	return entries
 }

@@ -442,3 +442,89 @@ func (k *claimer) leaveNew(ctx context.Context, c *Claim, workspaces []string, l
 	}
 	return err
 }
+
+// Segment holds the next entries of one workspace for a consumer.
+type Segment struct {
+	WorkspaceID string
+	After       int64 // the checkpoint: position of the last entry handled before
+	Entries     []domain.Entry
+	Public      []string // with SubscriberConfig.Public, the public forms of the entries; empty: internal
+	Pay         []bool   // with SubscriberConfig.Public, whether only readers with pay:read may see their events
+
+	failures int
+	failedTo int64
+	full     bool     // there may be more entries after these
+	next     claiming // how the workspace is claimed after this claim; 0: as usual
+}
+
+// End is the position of the segment's last entry.
+func (s *Segment) End() int64 { return s.After + int64(len(s.Entries)) }
+
+// cut removes the entries from a position on.
+func (s *Segment) cut(position int64) { s.Entries = s.Entries[:position-s.After-1] }
+
+// died is the SQL condition that the process of mark a ended before its work was done. A mark of
+// this process does not count, because that work failed. Nor does one from before the database
+// server started, because that work may have failed with the server.
+const died = `(a.under_way AND a.position = excluded.position AND a.process <> excluded.process AND a.server_started = excluded.server_started)`
+
+// suspectTo is the SQL for the position up to which entries are handled one by one.
+const suspectTo = `(CASE WHEN ` + died + ` THEN greatest(a.suspect_to, a.through) ELSE a.suspect_to END)`
+
+// markUnderWay marks the segments of a claim as in flight. If a segment is suspected of crashing
+// the process, a claim of the solo worker cuts it to one entry, and other claims leave it out.
+//
+// It uses a different connection from the claim's, because the mark must outlive the claim's
+// transaction. The table is unlogged: a mark means nothing after a crash of the server.
+func (k *claimer) markUnderWay(ctx context.Context, c *Claim) error {
+	if len(c.Segments) == 0 {
+		return nil
+	}
+	var (
+		marks  pgx.Batch
+		marked []Segment
+	)
+	for i := range c.Segments {
+		s := c.Segments[i]
+		marks.Queue(markSQL, k.consumer, s.WorkspaceID, s.After, s.End(), k.process, c.Solo && !c.Mass).Query(func(rows pgx.Rows) error {
+			m, err := pgx.CollectRows(rows, pgx.RowToStructByPos[mark])
+			if err != nil || len(m) == 0 {
+				c.left[s.WorkspaceID] = solo
+				return err
+			}
+			if m[0].SuspectTo > s.After {
+				s.Entries = s.Entries[:1]
+				s.next = solo
+				c.Mass = true // a mass worker could handle it alongside another suspected entry, so it stays here
+			}
+			if m[0].Deaths >= deathsUntilQuarantine {
+				c.deadly = &deadlyEntryError{m[0].Deaths}
+			}
+			marked = append(marked, s)
+			return nil
+		})
+	}
+	if err := k.auxPool.SendBatch(ctx, &marks).Close(); err != nil {
+		return fmt.Errorf("mark segments as under way: %w", err)
+	}
+	c.Segments = marked
+	return nil
+}
+
+// mark is what markSQL returns.
+type mark struct {
+	Deaths    int
+	SuspectTo int64
+}
+
+// markSQL marks one segment. It returns no row for a segment that is left to the solo worker.
+const markSQL = `
+	INSERT INTO log_under_way AS a (workspace_id, consumer, position, through, process, server_started, under_way, deaths, suspect_to)
+	VALUES ($2, $1, $3, $4, $5, pg_postmaster_start_time(), true, 0, 0)
+	    ON CONFLICT (workspace_id, consumer) DO UPDATE SET
+	       position = excluded.position, process = excluded.process, server_started = excluded.server_started,
+	       through = CASE WHEN ` + suspectTo + ` > excluded.position THEN excluded.position + 1 ELSE excluded.through END,
+	       deaths = CASE WHEN ` + died + ` THEN a.deaths + 1 WHEN a.position = excluded.position THEN a.deaths ELSE 0 END,
+	       suspect_to = ` + suspectTo + `, under_way = true
+	 WHERE $6::boolean OR ` + suspectTo + ` <= excluded.position
+	RETURNING deaths, suspect_to`

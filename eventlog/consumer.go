@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -605,22 +604,26 @@ func (s *Subscriber) Close() error {
 	return nil
 }
 
-// Segment holds the next entries of one workspace for a consumer.
-type Segment struct {
-	WorkspaceID string
-	After       int64 // the checkpoint: position of the last entry handled before
-	Entries     []domain.Entry
-	Public      []string // with SubscriberConfig.Public, the public forms of the entries; empty: internal
-	Pay         []bool   // with SubscriberConfig.Public, whether only readers with pay:read may see their events
-
-	failures int
-	failedTo int64
-	full     bool     // there may be more entries after these
-	next     claiming // how the workspace is claimed after this claim; 0: as usual
+// markYielding marks the workspaces for which this process is preferred at once, and the others a
+// moment later.
+func (c *consumer) markYielding(ctx context.Context, workspaceIDs []string) {
+	mine, others := c.preferred(workspaceIDs)
+	c.dirty.mark(mine, shared)
+	if len(others) == 0 {
+		return
+	}
+	c.yielding.Go(func() {
+		if flow.Sleep(ctx, yieldTime) {
+			c.dirty.mark(others, shared)
+		}
+	})
 }
 
-// End is the position of the segment's last entry.
-func (s *Segment) End() int64 { return s.After + int64(len(s.Entries)) }
-
-// cut removes the entries from a position on.
-func (s *Segment) cut(position int64) { s.Entries = s.Entries[:position-s.After-1] }
+// preferred is Notifier.preferred for the read models. Other consumers leave nothing to other
+// processes, because these are not notified of their moves.
+func (c *consumer) preferred(workspaceIDs []string) (mine, others []string) {
+	if c.consumer != ReadModels {
+		return workspaceIDs, nil
+	}
+	return c.cfg.Notifier.preferred(workspaceIDs)
+}

@@ -7,12 +7,14 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
@@ -251,4 +253,91 @@ func (s *appendStatement) set(state appendState) {
 	for _, p := range s.appends {
 		p.state = state
 	}
+}
+
+// lockQueues has a queue for each workspace whose lock single appends wait for.
+type lockQueues struct {
+	mu sync.Mutex
+	of map[string]*lockQueue
+}
+
+// lockQueue collects the single appends to one workspace while it is locked.
+type lockQueue struct {
+	*batch.Coalescer[*pendingAppend]
+	users int // appends in it
+}
+
+func (h *lockQueues) has(workspaceID string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.of[workspaceID] != nil
+}
+
+// join returns the queue of a workspace and makes it with create if there is none. The caller must
+// call leave when it is done.
+func (h *lockQueues) join(workspaceID string, create func() *batch.Coalescer[*pendingAppend]) (q *lockQueue, leave func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	q = h.of[workspaceID]
+	if q == nil {
+		q = &lockQueue{Coalescer: create()}
+		h.of[workspaceID] = q
+	}
+	q.users++
+	return q, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if q.users--; q.users == 0 {
+			delete(h.of, workspaceID)
+		}
+	}
+}
+
+// appendLocked makes a single append through the queue of its workspace. Each batch of the queue
+// makes only one attempt, so that a caller whose lock timeout is over soon gets its error.
+func (l *Log) appendLocked(ctx context.Context, p *pendingAppend) error {
+	workspaceID := p.draft.WorkspaceID
+	queue, leave := l.lockQueues.join(workspaceID, func() *batch.Coalescer[*pendingAppend] {
+		return batch.New(batch.Config[*pendingAppend]{Run: l.commitLocked, Timeout: groupCommitTimeout, Max: groupCommitMax})
+	})
+	defer leave()
+	ctx, cancel := context.WithTimeoutCause(ctx, l.lockTimeout, errLockTimeout)
+	defer cancel()
+	for {
+		err := queue.Do(ctx, p)
+		switch {
+		case batch.Unknown(err):
+			return singleError(workspaceID, err)
+		case err != nil:
+			return p.refusal(err)
+		case p.state == settled:
+			return nil
+		case ctx.Err() != nil:
+			return p.refusal(context.Cause(ctx))
+		}
+	}
+}
+
+// commitLocked attempts the appends to one workspace once.
+func (l *Log) commitLocked(ctx context.Context, group []*pendingAppend) {
+	wait, release := l.lockSlots.take()
+	hasSlot := wait > 0
+	left, moving := false, false
+	for _, s := range byWorkspace(group) {
+		if s.appends[0].state == leftOutAbsent {
+			wait = lockWait
+		}
+		l.commitAlone(ctx, s, wait)
+		left = left || s.appends[0].state != settled
+		moving = moving || s.appends[0].state == leftOutMoving
+	}
+	release()
+	if moving || left && !hasSlot {
+		flow.Sleep(ctx, lockPause)
+	}
+}
+
+// refusal returns the error of an append that stops waiting; why is the reason.
+func (p *pendingAppend) refusal(why error) error {
+	return (&unavailableError{workspaceID: p.draft.WorkspaceID, moving: p.state == leftOutMoving}).refusal(why)
 }

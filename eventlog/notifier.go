@@ -562,27 +562,3 @@ func hashOf(text string) uint64 {
 	_, _ = h.Write([]byte(text)) // never fails
 	return h.Sum64()
 }
-
-// markYielding marks the workspaces for which this process is preferred at once, and the others a
-// moment later.
-func (c *consumer) markYielding(ctx context.Context, workspaceIDs []string) {
-	mine, others := c.preferred(workspaceIDs)
-	c.dirty.mark(mine, shared)
-	if len(others) == 0 {
-		return
-	}
-	c.yielding.Go(func() {
-		if flow.Sleep(ctx, yieldTime) {
-			c.dirty.mark(others, shared)
-		}
-	})
-}
-
-// preferred is Notifier.preferred for the read models. Other consumers leave nothing to other
-// processes, because these are not notified of their moves.
-func (c *consumer) preferred(workspaceIDs []string) (mine, others []string) {
-	if c.consumer != ReadModels {
-		return workspaceIDs, nil
-	}
-	return c.cfg.Notifier.preferred(workspaceIDs)
-}
