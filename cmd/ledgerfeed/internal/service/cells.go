@@ -198,9 +198,15 @@ func (p *part) serve(ctx context.Context, env *cli.Env) error {
 	if err := s.prepare(ctx, shown); err != nil {
 		return err
 	}
-	// close waits for open requests, and a whole list may take minutes. Close in the background so that
-	// the cell can restart.
-	defer func() { go s.close() }()
+	defer func() {
+		if ctx.Err() != nil { // requests have ended, too
+			s.close()
+			return
+		}
+		// close waits for open requests, and a whole list may take minutes. Close in the background so
+		// that the cell can restart.
+		go s.close()
+	}()
 	components := start(ctx, s.components)
 	s.ready.Store(true)
 	p.up.Store(s)
