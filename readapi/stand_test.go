@@ -129,7 +129,7 @@ func newStandAt(t testing.TB, url string, change ...func(*readapi.Config)) *stan
 		Logger:  slog.New(slog.NewJSONHandler(s.output, nil)),
 		BaseURL: "https://api.example.com", DocsURL: docsURL, CursorKey: bytes.Repeat([]byte{7}, 32),
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Requests: s.requests,
-		WholeLists: readapi.WholeLists{Pool: lists, Timeout: time.Minute},
+		WholeLists: readapi.WholeLists{Pool: lists, Timeout: 10 * time.Minute},
 		Signing:    signingKeys(t, 1),
 	}
 	s.config.Wait(time.Minute, time.Hour, 0) // what ends a wait is what the test does, not its time

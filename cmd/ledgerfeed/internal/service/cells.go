@@ -101,9 +101,8 @@ func NewCells(ctx context.Context, env *cli.Env, roles []string, migrate bool) (
 		}}
 		p.fail(errors.New("starting"))
 		c.parts = append(c.parts, p)
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "ledgerfeed_cell_up", Help: "1 once the process has started serving the cell, 0 while it starts or restarts it.", ConstLabels: prometheus.Labels{"cell": one.Name},
-		}, p.isUp))
+		// Of the process, so that a cell that never came up has it, too.
+		registry.MustRegister(readyGauge(prometheus.Labels{"cell": one.Name}, p.isReady))
 	}
 	if err := c.host.prepareProcess(); err != nil {
 		return nil, err
@@ -162,11 +161,9 @@ func (p *part) keep(ctx context.Context) {
 	}
 }
 
-func (p *part) isUp() float64 {
-	if p.up.Load() == nil {
-		return 0
-	}
-	return 1
+func (p *part) isReady() bool {
+	s := p.service.Load()
+	return s != nil && s.readiness(context.Background(), "").Ready
 }
 
 func (p *part) fail(err error) {

@@ -114,13 +114,21 @@ func (s *Service) collectors() []prometheus.Collector {
 		}
 		roles.WithLabelValues(role).Set(has)
 	}
-	ready := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ledgerfeed_ready", Help: "1 while every role of the process can do its work, 0 otherwise."}, func() float64 {
-		if s.readiness(context.Background(), "").Ready {
+	if s.part != nil {
+		return []prometheus.Collector{roles}
+	}
+	return []prometheus.Collector{roles, readyGauge(nil, func() bool { return s.readiness(context.Background(), "").Ready })}
+}
+
+func readyGauge(labels prometheus.Labels, ready func() bool) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ledgerfeed_ready", Help: "1 while every role of the process can do its work, 0 otherwise.", ConstLabels: labels,
+	}, func() float64 {
+		if ready() {
 			return 1
 		}
 		return 0
 	})
-	return []prometheus.Collector{roles, ready}
 }
 
 // readyz answers 200 where every role can do its work, and otherwise 503 with the
