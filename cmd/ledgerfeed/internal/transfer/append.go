@@ -85,6 +85,15 @@ the entries are in the log.`,
 	return c
 }
 
+// appendFlags are the flags of append.
+type appendFlags struct {
+	stream, restore, wait bool
+	create                bool          // workspaces that do not exist
+	trial                 bool          // append nothing
+	timeout               timespan.Flag // of wait; 0: awaitTimeout
+	ids                   string        // name of a file
+}
+
 // check checks flags that depend on each other.
 func (f *appendFlags) check() error {
 	switch {
@@ -303,15 +312,6 @@ func (f *appendFlags) mayWait(ctx context.Context, d *cli.Deps) error {
 			"Append without --wait, or give the account the role ledgerfeed_auditor as well")
 	}
 	return err
-}
-
-// appendFlags are the flags of append.
-type appendFlags struct {
-	stream, restore, wait bool
-	create                bool          // workspaces that do not exist
-	trial                 bool          // append nothing
-	timeout               timespan.Flag // of wait; 0: awaitTimeout
-	ids                   string        // name of a file
 }
 
 // checkForms checks the form of every line of every source, before anything is
