@@ -4,9 +4,11 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -45,18 +47,43 @@ type Config struct {
 
 // Open opens a Publisher. It does not wait for the broker: Probe reports a broker that cannot be
 // reached. The error says what is wrong with the URL, without its passwords.
-type Open func(url string, cfg Config) (Publisher, error)
+type Open func(address string, cfg Config) (Publisher, error)
+
+// CutParams takes parameters out of an address, gives the value of each to its function in set, and
+// returns the rest. An error does not show passwords.
+func CutParams(address string, set map[string]func(string) error) (rest string, err error) {
+	base, query, _ := strings.Cut(address, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return "", errors.New("what follows the ? is not of the form name=value&name=value")
+	}
+	for name, read := range set {
+		given, there := values[name]
+		if !there {
+			continue
+		}
+		if len(given) > 1 {
+			return "", fmt.Errorf("%s is given twice", name)
+		}
+		if err := read(given[0]); err != nil {
+			return "", err
+		}
+		values.Del(name)
+		address = base + "?" + values.Encode()
+	}
+	return strings.TrimSuffix(address, "?"), nil
+}
 
 // Schemes holds the kinds of brokers by the scheme of their URLs.
 type Schemes map[string]Open
 
 // Open opens the broker at a URL.
-func (s Schemes) Open(url string, cfg Config) (Publisher, error) {
-	scheme, _, found := strings.Cut(url, "://")
+func (s Schemes) Open(address string, cfg Config) (Publisher, error) {
+	scheme, _, found := strings.Cut(address, "://")
 	open := s[scheme]
 	if !found || open == nil {
 		known := slices.Sorted(maps.Keys(s))
 		return nil, fmt.Errorf("the address has no scheme that this program knows; want one that begins with %s://", strings.Join(known, ":// or "))
 	}
-	return open(url, cfg)
+	return open(address, cfg)
 }

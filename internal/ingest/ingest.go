@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -794,29 +793,14 @@ var (
 // passwords.
 func CutRules(address string) (Rules, string, error) {
 	r := Rules{Name: "ingest"}
-	base, query, _ := strings.Cut(address, "?")
-	values, err := url.ParseQuery(query)
+	rest, err := bus.CutParams(address, map[string]func(string) error{ruleTrust: r.setTrust, ruleWorkspace: r.setWorkspace, ruleToken: r.setToken, ruleName: r.setName})
+	if err == nil && r.Workspace != "" && r.Token > 0 {
+		err = errRuleBoth
+	}
 	if err != nil {
-		return Rules{}, "", errors.New("what follows the ? is not of the form name=value&name=value")
+		return Rules{}, "", err
 	}
-	for name, read := range map[string]func(string) error{ruleTrust: r.setTrust, ruleWorkspace: r.setWorkspace, ruleToken: r.setToken, ruleName: r.setName} {
-		given, there := values[name]
-		if !there {
-			continue
-		}
-		if len(given) > 1 {
-			return Rules{}, "", fmt.Errorf("%s is given twice", name)
-		}
-		if err := read(given[0]); err != nil {
-			return Rules{}, "", err
-		}
-		values.Del(name)
-		address = base + "?" + values.Encode()
-	}
-	if r.Workspace != "" && r.Token > 0 {
-		return Rules{}, "", errRuleBoth
-	}
-	return r, strings.TrimSuffix(address, "?"), nil
+	return r, rest, nil
 }
 
 func (r *Rules) setTrust(value string) error {

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
-	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -50,26 +48,17 @@ type Options struct {
 // show passwords.
 func CutOptions(address string) (o Options, rest string, err error) {
 	o = Options{Name: "relay", Form: FormPublic, Envelope: EnvelopeNone}
-	base, query, _ := strings.Cut(address, "?")
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return o, "", errors.New("what follows the ? is not of the form name=value&name=value")
-	}
+	set := map[string]func(string) error{}
 	for name, read := range map[string]func([]byte) error{"name": o.setName, "form": o.Form.UnmarshalText, "envelope": o.Envelope.UnmarshalText} {
-		given, there := values[name]
-		if !there {
-			continue
+		set[name] = func(value string) error {
+			if err := read([]byte(value)); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
 		}
-		if len(given) > 1 {
-			return o, "", fmt.Errorf("%s is given twice", name)
-		}
-		if err := read([]byte(given[0])); err != nil {
-			return o, "", fmt.Errorf("%s: %w", name, err)
-		}
-		values.Del(name)
-		address = base + "?" + values.Encode()
 	}
-	return o, strings.TrimSuffix(address, "?"), nil
+	rest, err = bus.CutParams(address, set)
+	return o, rest, err
 }
 
 func (o *Options) setName(text []byte) error {

@@ -37,9 +37,8 @@ import (
 // API goes to the cell that has its key, and one of the console to the cell that has its session.
 type Cells struct {
 	host    *Service // listeners, certificate and metrics of the process; it has no database
-	metrics *prometheus.Registry
-	migrate bool // bring each schema up to date first
-	secure  bool // the console is at https
+	migrate bool     // bring each schema up to date first
+	secure  bool     // the console is at https
 
 	format access.Format
 	parts  []*part                              // in the order of the file
@@ -88,7 +87,7 @@ func NewCells(ctx context.Context, env *cli.Env, roles []string, migrate bool) (
 	}
 	registry := prometheus.NewRegistry()
 	c := &Cells{
-		host: &Service{env: env, roles: roles, metrics: registry, pools: NewPools()}, metrics: registry, migrate: migrate, format: access.NewFormat(env.Settings.Brand),
+		host: &Service{env: env, roles: roles, metrics: registry, gather: registry, pools: NewPools()}, migrate: migrate, format: access.NewFormat(env.Settings.Brand),
 		secure: strings.HasPrefix(env.Settings.ConsoleAddress(), "https:"), bound: start(ctx, nil),
 	}
 	var err error
@@ -255,10 +254,9 @@ func (c *Cells) bind(ctx context.Context, s *Service) {
 
 // drainWaits ends the requests that wait for something, when the listener closes.
 func (c *Cells) drainWaits() {
-	for _, p := range c.parts {
-		if s := p.up.Load(); s != nil {
-			s.served.api.Drain()
-		}
+	up, _ := c.serving()
+	for _, s := range up {
+		s.served.api.Drain()
 	}
 }
 
@@ -316,15 +314,15 @@ func (c *Cells) ofKey(ctx context.Context, key string) (*Service, error) {
 			}
 			c.places.Add(hash, place{at.part, now.Add(askAgain)})
 		}
-		if has == works {
+		if has >= refused {
 			return s, nil
 		}
 	}
 	return c.search(ctx, key, hash, up, down)
 }
 
-// search asks all cells that are up for a key, slowly: the look-ups of all requests share a query, so that
-// invented keys cost each cell ten queries a second at most.
+// search asks all cells that are up for a key, slowly: the look-ups of all requests share a query,
+// so that invented keys cost each cell ten queries a second at most.
 func (c *Cells) search(ctx context.Context, key string, hash [sha256.Size]byte, up []*Service, down bool) (*Service, error) {
 	type answer struct {
 		of  *Service
@@ -441,26 +439,15 @@ func (p *part) otherSessions() func() []*session.Store {
 	}
 }
 
-// gather gathers the metrics of the process and, side by side, those of all cells.
+// gather gathers the metrics of the process and of all cells. None of a cell waits for its database.
 func (c *Cells) gather() ([]*dto.MetricFamily, error) {
-	all := make(prometheus.Gatherers, len(c.parts), len(c.parts)+1)
-	var wait sync.WaitGroup
-	for i, p := range c.parts {
-		wait.Go(func() {
-			var (
-				found []*dto.MetricFamily
-				err   error
-			)
-			if s := p.service.Load(); s != nil {
-				if found, err = s.gather.Gather(); err != nil {
-					err = fmt.Errorf("of the cell %s: %w", p.cell.Name, err)
-				}
-			}
-			all[i] = prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return found, err })
-		})
+	all := prometheus.Gatherers{c.host.gather}
+	for _, p := range c.parts {
+		if s := p.service.Load(); s != nil {
+			all = append(all, s.gather)
+		}
 	}
-	wait.Wait()
-	found, err := append(all, c.metrics).Gather()
+	found, err := all.Gather()
 	if err != nil {
 		return found, fmt.Errorf("gather the metrics: %w", err)
 	}

@@ -37,7 +37,7 @@ type Service struct {
 	database *cli.Database
 	metrics  prometheus.Registerer
 	part     *part               // of a process with several cells; nil: the process has one database
-	gather   prometheus.Gatherer // what metrics registers, of a part
+	gather   prometheus.Gatherer // what metrics registers, of a part or its host
 	served   served
 	notifier *eventlog.Notifier
 	pool     *pg.Pool  // all connections to the database but that for notifications

@@ -130,11 +130,13 @@ func (s *streamer) run(ctx context.Context, lines <-chan streamed) error {
 // command. err is why the input ends with the batch.
 func (s *streamer) existing(ctx context.Context, batch []numbered, err error) (_ []numbered, refused bool, _ error) {
 	if s.create || s.restore {
+		if len(s.env.Cells) == 0 {
+			return batch, false, err
+		}
 		first := firstLines{}
 		for i := range batch {
-			w := batch[i].draft.WorkspaceID
-			if _, known := s.result.Positions[w]; !known {
-				first[w] = batch[i]
+			if _, known := s.result.Positions[batch[i].draft.WorkspaceID]; !known {
+				first.add(&batch[i])
 			}
 		}
 		if err := first.refuseElsewhere(ctx, s.env, s.log); err != nil {
