@@ -199,7 +199,7 @@ func tryPoolBusy(x *tried) {
 	x.judge("sound", before, after, false)
 	blocking, unlock := x.lock("invoice")
 	waited := x.crowd(20, keys...)
-	x.heldUp(9, "1s")
+	x.heldUp(7, "1s") // all that may read pages
 	x.namesTheBlocker(blocking)
 	unlock()
 	failed += waited()
