@@ -14,7 +14,7 @@ const (
 // Both are built once and never change.
 var (
 	catalogue = []kind{
-		clientRecordedType, contractorRecordedType,
+		clientRecordedType, contractorRecordedType, clientForgottenType, contractorForgottenType,
 		invoiceRecordedType, invoiceIssuedType, invoiceSentType, invoicePaidType, invoiceVoidedType, invoiceReversedType,
 		creditNoteIssuedType, payoutSentToPayrollType, periodClosedType,
 		paymentConfirmedType, payoutPaidType,

@@ -19,6 +19,8 @@ import (
 const written = `
 client.recorded client client_id: client_id*=id name*=text status=text billing_status=text plan_name=text billing_address=address contacts=contacts contract_start_date=date contract_end_date=date
 contractor.recorded contractor contractor_id: contractor_id*=id name*=text email=text status=text title=text
+client.forgotten client client_id: client_id*=id reason=text
+contractor.forgotten contractor contractor_id: contractor_id*=id reason=text
 invoice.recorded invoice invoice_id: invoice_id*=id number*=text type=invoice|package draft=boolean client_id*=id contractor_id=id period*=period plan_name=text client_billing_status=not_ready|ready_to_send gross_amount*=money currency*=currency billed_externally=boolean delivered_value=money recognized_revenue=money billable_hours=hours contractor_pay_status=text payout_amount=money margin_amount=+money margin_percent=number margin_note=text
 invoice.issued! invoice invoice_id: invoice_id*=id invoice_number*=text amount*=money issued_at=moment is_supplemental=boolean
 invoice.sent! invoice invoice_id: invoice_id*=id invoice_number=text sent_at=moment

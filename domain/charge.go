@@ -86,14 +86,14 @@ const notBilledNote = " If the entry says that the charge is not billed to the c
 
 var chargeCreatedType = define(entryType[chargeRecorded]{
 	typeHead: typeHead{
-		name: TypeChargeCreated, object: "charge", public: true,
+		name: TypeChargeCreated, object: "charge", public: true, detached: []string{"description"},
 		when: "A charge was made." + notBilledNote,
 	},
 	fields: chargeRecordedFields, effect: createCharge, needs: needsOfCharge, payOnly: notBilled,
 })
 
 var chargeRecordedType = define(entryType[chargeRecorded]{
-	typeHead: typeHead{name: "charge.recorded", object: "charge"},
+	typeHead: typeHead{name: "charge.recorded", object: "charge", detached: []string{"description"}},
 	fields:   chargeRecordedFields, effect: recordCharge, needs: needsOfCharge, payOnly: notBilled,
 })
 

@@ -48,7 +48,7 @@ var (
 
 	clientFields = jsonform.Define([]jsonform.Field[Client]{
 		{Name: "id", Form: FormID, Example: `"cl_4821"`, Doc: "Id of the client in its workspace. It never changes.", At: func(c *Client) any { return &c.ID }},
-		{Name: "name", Form: FormText, Example: `"Northwind Clinic"`, Doc: "Name of the client. Rows that name the client follow when it changes.", At: func(c *Client) any { return &c.Name }},
+		{Name: "name", Form: FormText, Nullable: true, Example: `"Northwind Clinic"`, Doc: "Name of the client; null once the client is forgotten. Rows that name the client follow when it changes.", At: func(c *Client) any { return &c.Name }},
 		{Name: "status", Form: FormText, Known: []string{"active"}, Example: `"active"`, Doc: "State of the relation with the client, in the words of the workspace.", At: func(c *Client) any { return &c.Status }},
 		{Name: "billing_status", Form: FormText, Known: []string{"active"}, Example: `"active"`, Doc: "Whether the client can be billed, in the words of the workspace.", At: func(c *Client) any { return &c.BillingStatus }},
 		{Name: "plan_name", Form: FormText, Nullable: true, Example: `"Standard"`, Doc: "Plan of the client; null without one.", At: func(c *Client) any { return &c.PlanName }},
@@ -70,7 +70,7 @@ type clientRecorded struct {
 }
 
 var clientRecordedType = define(entryType[clientRecorded]{
-	typeHead: typeHead{name: "client.recorded", object: "client"},
+	typeHead: typeHead{name: "client.recorded", object: "client", detached: []string{"name", "billing_address", "contacts"}},
 	fields: []jsonform.Field[clientRecorded]{
 		{Name: "client_id", Form: FormID, Required: true, At: func(d *clientRecorded) any { return &d.ClientID }},
 		{Name: "name", Form: FormText, Required: true, At: func(d *clientRecorded) any { return &d.Name }},
@@ -91,8 +91,7 @@ var clientRecordedType = define(entryType[clientRecorded]{
 })
 
 func recordClient(f *fold, d *clientRecorded) {
-	old := f.Clients.Get(d.ClientID)
-	renamed := old == nil || old.Name != d.Name
+	renamed := f.client(d.ClientID).Name != d.Name
 	f.Clients.write(f.stamp, d.ClientID, func(r *Client) {
 		r.Name = d.Name
 		r.Status = cmp.Or(d.Status, "active")

@@ -14,7 +14,7 @@ type Contractor struct {
 
 var contractorFields = jsonform.Define([]jsonform.Field[Contractor]{
 	{Name: "id", Form: FormID, Example: `"co_118"`, Doc: "Id of the contractor in its workspace. It never changes.", At: func(c *Contractor) any { return &c.ID }},
-	{Name: "name", Form: FormText, Example: `"Rosa Tran"`, Doc: "Name of the contractor. Rows that name the contractor follow when it changes.", At: func(c *Contractor) any { return &c.Name }},
+	{Name: "name", Form: FormText, Nullable: true, Example: `"Rosa Tran"`, Doc: "Name of the contractor; null once the contractor is forgotten. Rows that name the contractor follow when it changes.", At: func(c *Contractor) any { return &c.Name }},
 	{Name: "email", Form: FormText, Nullable: true, Example: `"rosa@example.com"`, Doc: "Email address; null when it is not known.", At: func(c *Contractor) any { return &c.Email }},
 	{Name: "status", Form: FormText, Known: []string{"active"}, Example: `"active"`, Doc: "State of the relation with the contractor, in the words of the workspace.", At: func(c *Contractor) any { return &c.Status }},
 	{Name: "title", Form: FormText, Nullable: true, Example: `"Engineer"`, Doc: "Profession or position; null when it is not known.", At: func(c *Contractor) any { return &c.Title }},
@@ -28,7 +28,7 @@ type contractorRecorded struct {
 }
 
 var contractorRecordedType = define(entryType[contractorRecorded]{
-	typeHead: typeHead{name: "contractor.recorded", object: "contractor"},
+	typeHead: typeHead{name: "contractor.recorded", object: "contractor", detached: []string{"name", "email", "title"}},
 	fields: []jsonform.Field[contractorRecorded]{
 		{Name: "contractor_id", Form: FormID, Required: true, At: func(d *contractorRecorded) any { return &d.ContractorID }},
 		{Name: "name", Form: FormText, Required: true, At: func(d *contractorRecorded) any { return &d.Name }},
@@ -42,8 +42,7 @@ var contractorRecordedType = define(entryType[contractorRecorded]{
 })
 
 func recordContractor(f *fold, d *contractorRecorded) {
-	old := f.Contractors.Get(d.ContractorID)
-	renamed := old == nil || old.Name != d.Name
+	renamed := f.contractor(d.ContractorID).Name != d.Name
 	f.Contractors.write(f.stamp, d.ContractorID, func(r *Contractor) {
 		r.Name = d.Name
 		r.Email = d.Email

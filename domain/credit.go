@@ -141,7 +141,7 @@ func needsOfCreditMoved(n *Needs, d *creditMoved) {
 
 var creditAppliedType = define(entryType[creditMoved]{
 	typeHead: typeHead{
-		name: "credit.applied", object: "credit", public: true,
+		name: "credit.applied", object: "credit", public: true, detached: []string{"note"},
 		when: "Client credit was applied to an invoice, whose net_due is lower from now on.",
 	},
 	fields: creditMovedFields, effect: applyCredit, needs: needsOfCreditMoved,
@@ -149,7 +149,7 @@ var creditAppliedType = define(entryType[creditMoved]{
 
 var creditTakenBackType = define(entryType[creditMoved]{
 	typeHead: typeHead{
-		name: "credit.taken_back", object: "credit", public: true,
+		name: "credit.taken_back", object: "credit", public: true, detached: []string{"note"},
 		when: "Client credit that was applied to an invoice went back to the client.",
 	},
 	fields: creditMovedFields, effect: takeBackCredit, needs: needsOfCreditMoved,
@@ -234,7 +234,7 @@ type creditExpired struct {
 }
 
 var creditExpiredType = define(entryType[creditExpired]{
-	typeHead: typeHead{name: "credit.expired", object: "credit"},
+	typeHead: typeHead{name: "credit.expired", object: "credit", detached: []string{"note"}},
 	fields: []jsonform.Field[creditExpired]{
 		{Name: "credit_id", Form: FormID, Required: true, At: func(d *creditExpired) any { return &d.CreditID }},
 		{Name: "client_id", Form: FormID, Required: true, At: func(d *creditExpired) any { return &d.ClientID }},
@@ -395,7 +395,7 @@ var packageGrantFields = jsonform.Define([]jsonform.Field[packageGrant]{
 })
 
 var creditToppedUpType = define(entryType[creditToppedUp]{
-	typeHead: typeHead{name: "credit.topped_up", object: "credit"},
+	typeHead: typeHead{name: "credit.topped_up", object: "credit", detached: []string{"note"}},
 	fields: []jsonform.Field[creditToppedUp]{
 		{Name: "credit_id", Form: FormID, Required: true, At: func(d *creditToppedUp) any { return &d.CreditID }},
 		{Name: "client_id", Form: FormID, Required: true, At: func(d *creditToppedUp) any { return &d.ClientID }},

@@ -25,9 +25,39 @@ type Draft struct {
 	ID          string    // empty: the log assigns one
 	Type        string    // a type in the catalogue
 	CreatedAt   time.Time // see IsPublishTime; zero: the log uses the time of the append
-	Data        string    // canonical form
+	Data        string    // canonical form; empty in a draft of a stored form
 
+	// Salt is of the detached value. Zero: the log makes one.
+	Salt Salt
+
+	open       string // the data without the detached fields, or a stored form as it was given
+	value      string // the detached fields; empty: none is given
 	publicData string // empty for internal types
+}
+
+// Open returns the data without the detached fields (docs/contract/log.md, "Detached fields"). In a
+// draft of a stored form, it is that form, with the commitment to a value that is not there.
+func (d *Draft) Open() string { return d.open }
+
+// Value returns the detached fields, in canonical form; empty if none is given.
+func (d *Draft) Value() string { return d.value }
+
+// Checked reports whether a function of this package made and checked the draft.
+func (d *Draft) Checked() bool { return d.open != "" }
+
+// IsStored reports whether the draft is a stored form whose detached value is not there. Only an
+// append that restores takes it.
+func (d *Draft) IsStored() bool { return d.Data == "" && d.open != "" }
+
+// Entry returns the entry that the log stores for a draft that has an id, a publish time and, if it
+// has a detached value, a salt.
+func (d *Draft) Entry() Entry {
+	e := Entry{WorkspaceID: d.WorkspaceID, ID: d.ID, Type: d.Type, CreatedAt: d.CreatedAt, Data: d.open}
+	if d.value != "" {
+		e.Value, e.Salt = d.value, d.Salt
+		e.Data = withCommitment(d.open, e.Commitment())
+	}
+	return e
 }
 
 // A DraftError says why an entry is invalid.
@@ -49,7 +79,12 @@ func errTooLong(what string) error {
 // type, which may come after it.
 type envelope struct {
 	workspaceID, id, typ, createdAt string
-	data                            jsonform.Raw
+	data, stored                    jsonform.Raw
+	salt                            string
+
+	// What only ledgerfeed export --chain gives.
+	position jsonform.OptInt
+	chain    string
 }
 
 var envelopeFields = jsonform.Define([]jsonform.Field[envelope]{
@@ -57,7 +92,14 @@ var envelopeFields = jsonform.Define([]jsonform.Field[envelope]{
 	{Name: "id", Form: FormID, At: func(e *envelope) any { return &e.id }},
 	{Name: "type", Form: FormText, Required: true, At: func(e *envelope) any { return &e.typ }},
 	{Name: "created_at", Form: FormDateTime, At: func(e *envelope) any { return &e.createdAt }},
-	{Name: "data", Form: FormObject, Required: true, At: func(e *envelope) any { return &e.data }},
+	{Name: "data", Form: FormObject, At: func(e *envelope) any { return &e.data }},
+	{Name: "salt", Form: FormSalt, At: func(e *envelope) any { return &e.salt }},
+	{Name: "stored", Form: FormObject, At: func(e *envelope) any { return &e.stored }},
+})
+
+var exportedFields = jsonform.Define(envelopeFields, []jsonform.Field[envelope]{
+	{Name: "position", Form: FormInteger, At: func(e *envelope) any { return &e.position }},
+	{Name: "chain", Form: FormText, At: func(e *envelope) any { return &e.chain }},
 })
 
 // DecodeDraft strictly decodes one entry from a JSON object (docs/contract/log.md, "An entry"). The
@@ -66,7 +108,18 @@ func DecodeDraft(line []byte) (Draft, error) {
 	if len(line) > MaxLineSize {
 		return Draft{}, errTooLong("the entry")
 	}
-	text := string(line)
+	d, err := decodeLine(string(line), envelopeFields)
+	if err == nil && len(line) > MaxEntrySize && !d.exportedAs(string(line)) {
+		return Draft{}, errTooLong("the entry")
+	}
+	return d, err
+}
+
+// DecodeExported decodes a line that Entry.AppendNDJSON or Entry.AppendChainedNDJSON wrote. The
+// error is a *DraftError.
+func DecodeExported(line []byte) (Draft, error) { return decodeLine(string(line), exportedFields) }
+
+func decodeLine(text string, fields jsonform.Fields[envelope]) (Draft, error) {
 	if !jsonform.IsObject(text) {
 		return Draft{}, &DraftError{errors.New("want an entry: one JSON object")}
 	}
@@ -74,8 +127,11 @@ func DecodeDraft(line []byte) (Draft, error) {
 		env  envelope
 		errs jsonform.FieldErrors
 	)
-	if err := envelopeFields.Decode(text, "", &env, &errs); err != nil {
+	if err := fields.Decode(text, "", &env, &errs); err != nil {
 		return Draft{}, &DraftError{err}
+	}
+	if env.position.Set && env.data.Set {
+		env.stored = jsonform.Raw{} // it follows from the data and the salt
 	}
 	d := Draft{WorkspaceID: env.workspaceID, ID: env.id, Type: env.typ}
 	if env.createdAt != "" {
@@ -84,16 +140,11 @@ func DecodeDraft(line []byte) (Draft, error) {
 			errs.WrongForm("created_at", PublishTimeDescription)
 		}
 	}
-	if env.typ != "" && env.data.Set {
-		if err := d.setData(env.data.Text, &errs); err != nil {
-			return Draft{}, &DraftError{err}
-		}
+	if err := d.setContent(&env, &errs); err != nil {
+		return Draft{}, &DraftError{err}
 	}
 	if errs != nil {
 		return Draft{}, &DraftError{errs}
-	}
-	if len(line) > MaxEntrySize && !d.exportedAs(text) {
-		return Draft{}, errTooLong("the entry")
 	}
 	return d, nil
 }
@@ -103,9 +154,66 @@ func (d *Draft) exportedAs(line string) bool {
 	if d.ID == "" || d.CreatedAt.IsZero() {
 		return false
 	}
-	e := Entry{WorkspaceID: d.WorkspaceID, ID: d.ID, Type: d.Type, CreatedAt: d.CreatedAt, Data: d.Data}
+	e := d.Entry()
 	return string(e.AppendNDJSON(nil)) == strings.TrimRight(line, "\r\n")+"\n"
 }
+
+// setContent decodes the data or the stored form of an entry. The error is for invalid JSON.
+func (d *Draft) setContent(env *envelope, errs *jsonform.FieldErrors) error {
+	switch {
+	case !env.data.Set && !env.stored.Set:
+		errs.Missing("data", FormObject.Description())
+	case env.data.Set && env.stored.Set:
+		errs.WrongForm("stored", "either data or stored, not both")
+	case env.typ == "":
+	case env.stored.Set:
+		return d.setStored(env.stored.Text, errs)
+	default:
+		if err := d.setData(env.data.Text, errs); err != nil || *errs != nil {
+			return err
+		}
+		if env.salt == "" {
+			return nil
+		}
+		if d.value == "" {
+			errs.WrongForm("salt", "none, because no field of the data is detached")
+			return nil
+		}
+		d.Salt, _ = ParseSalt(env.salt) // its form is right
+	}
+	return nil
+}
+
+// setStored decodes a stored form whose detached value is not there.
+func (d *Draft) setStored(text string, errs *jsonform.FieldErrors) error {
+	k := kindNamed(d.Type)
+	if k == nil {
+		errs.Unknown("type", wantType)
+		return nil
+	}
+	open, commitment := CutCommitment(text)
+	if commitment == "" || len(k.head().detached) == 0 {
+		errs.WrongForm("stored", `a stored form: an object whose last member is "~", the commitment to its detached fields`)
+		return nil
+	}
+	c, err := k.readStored(open, "", errs)
+	if err != nil || *errs != nil {
+		return err
+	}
+	// Canonical, because lines of an export escape characters at which some programs end a line.
+	d.open = withCommitment(string(c.appendOpen(make([]byte, 0, len(text)))), commitment)
+	d.setPublicData(k, c)
+	return nil
+}
+
+func (d *Draft) setPublicData(k kind, c content) {
+	if k.head().public {
+		d.publicData = string(c.appendPublicData(make([]byte, 0, 192)))
+	}
+}
+
+// wantType says which types there are.
+const wantType = "one of the types of the catalogue, such as invoice.recorded"
 
 // NewDraft makes and checks an entry for a Go program. data is a JSON object with the fields of the
 // type. Set ID and CreatedAt on the result as needed. The error is a *DraftError.
@@ -132,7 +240,7 @@ func NewDraft(workspaceID, typ string, data []byte) (Draft, error) {
 func (d *Draft) setData(text string, errs *jsonform.FieldErrors) error {
 	k := kindNamed(d.Type)
 	if k == nil {
-		errs.Unknown("type", "one of the types of the catalogue, such as invoice.recorded")
+		errs.Unknown("type", wantType)
 		return nil
 	}
 	if !jsonform.IsObject(text) {
@@ -147,9 +255,12 @@ func (d *Draft) setData(text string, errs *jsonform.FieldErrors) error {
 		return nil
 	}
 	d.Data = string(c.appendData(make([]byte, 0, len(text))))
-	if k.head().public {
-		d.publicData = string(c.appendPublicData(make([]byte, 0, 192)))
+	d.open = d.Data
+	if value := c.appendValue(nil); len(value) > 0 {
+		d.value = string(value)
+		d.open = string(c.appendOpen(make([]byte, 0, len(d.Data))))
 	}
+	d.setPublicData(k, c)
 	return nil
 }
 

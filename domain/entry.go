@@ -19,8 +19,12 @@ type Entry struct {
 	ID          string
 	Type        string
 	CreatedAt   time.Time         // publish time, whole milliseconds, UTC
-	Data        string            // canonical form
+	Data        string            // stored form: without the detached fields, and with their commitment
 	Chain       [sha256.Size]byte // over everything up to and including this entry
+
+	// The detached fields and their salt; zero if the entry has none, or if they were forgotten.
+	Value string
+	Salt  Salt
 
 	decoded bool    // whether Data was decoded into content
 	content content // nil if Data cannot be read
@@ -37,8 +41,17 @@ func (e *Entry) read() content {
 	if k == nil {
 		return nil
 	}
-	var errs jsonform.FieldErrors
-	if c, err := k.read(e.Data, &errs); err == nil && errs == nil {
+	var (
+		errs jsonform.FieldErrors
+		c    content
+		err  error
+	)
+	if open, commitment := CutCommitment(e.Data); commitment != "" {
+		c, err = k.readStored(open, e.Value, &errs)
+	} else {
+		c, err = k.read(e.Data, &errs)
+	}
+	if err == nil && errs == nil {
 		e.content = c
 	}
 	return e.content
@@ -112,22 +125,27 @@ func publicEvent(id, typ string, createdAt time.Time, data string) string {
 	return string(append(b, '}'))
 }
 
-// AppendNDJSON appends the entry as one line that DecodeDraft accepts. It also escapes the
-// characters other than line feeds at which some programs end a line.
+// AppendNDJSON appends the entry as one line that DecodeDraft accepts: with its data as it was
+// appended and the salt of what is detached from it, or with the stored form if the value is not
+// there. It also escapes the characters other than line feeds at which some programs end a line.
 func (e *Entry) AppendNDJSON(b []byte) []byte {
 	begin := len(b)
 	return append(jsonform.EscapeLineEnds(e.appendMembers(b), begin), '}', '\n')
 }
 
-// AppendChainedNDJSON appends the entry as AppendNDJSON does, with its position and chain (hex) as
-// further members, which DecodeDraft does not accept. It keeps the exact bytes of the data, which
-// the chain covers, so only line feeds end a line.
+// AppendChainedNDJSON appends the entry as AppendNDJSON does, with its position, its chain (hex)
+// and its stored form, which the chain covers. DecodeDraft does not accept position and chain. The
+// texts keep their exact bytes, so only line feeds end a line.
 func (e *Entry) AppendChainedNDJSON(b []byte) []byte {
 	b = e.appendMembers(b)
 	b = strconv.AppendInt(append(b, `,"position":`...), e.Position, 10)
 	b = append(b, `,"chain":"`...)
 	b = fmt.Appendf(b, "%x", e.Chain[:])
-	return append(b, '"', '}', '\n')
+	b = append(b, '"')
+	if !e.Forgotten() {
+		b = append(append(b, `,"stored":`...), e.Data...)
+	}
+	return append(b, '}', '\n')
 }
 
 func (e *Entry) appendMembers(b []byte) []byte {
@@ -135,8 +153,16 @@ func (e *Entry) appendMembers(b []byte) []byte {
 	b = jsonform.AppendString(append(b, `,"id":`...), e.ID)
 	b = jsonform.AppendString(append(b, `,"type":`...), e.Type)
 	b = AppendTime(append(b, `,"created_at":"`...), e.CreatedAt)
-	b = append(b, `","data":`...)
-	return append(b, e.Data...)
+	if e.Forgotten() {
+		b = append(b, `","stored":`...)
+		return append(b, e.Data...)
+	}
+	b = append(append(b, `","data":`...), e.Whole()...)
+	if e.Value != "" {
+		b = append(append(b, `,"salt":"`...), e.Salt.String()...)
+		b = append(b, '"')
+	}
+	return b
 }
 
 // testPing is the data of test.ping.

@@ -5,7 +5,11 @@ import "crypto/sha256"
 // EntryAt returns the entry that the draft becomes at a position, after the entry
 // with chain value before.
 func (d *Draft) EntryAt(position int64, before [sha256.Size]byte) Entry {
-	e := Entry{WorkspaceID: d.WorkspaceID, Position: position, ID: d.ID, Type: d.Type, CreatedAt: d.CreatedAt, Data: d.Data}
+	if d.Value() != "" && d.Salt.IsZero() {
+		d.Salt = Salt(sha256.Sum256([]byte(d.ID))) // the same in every run
+	}
+	e := d.Entry()
+	e.Position = position
 	e.Chain = e.ChainAfter(before)
 	return e
 }
@@ -18,6 +22,7 @@ type Type struct {
 	Name, Object string
 	Public       bool
 	Fields       []TypeField
+	Detached     []string
 }
 
 // TypeField is a field that entries of a type may have.
@@ -29,7 +34,7 @@ type TypeField struct {
 }
 
 func (t *entryType[D]) describe() *Type {
-	d := &Type{Name: t.name, Object: t.object, Public: t.public}
+	d := &Type{Name: t.name, Object: t.object, Public: t.public, Detached: t.detached}
 	for i := range t.table {
 		f := &t.table[i]
 		d.Fields = append(d.Fields, TypeField{f.Name, f.Form.(Form), f.Required, f.Values})

@@ -21,6 +21,7 @@ const (
 	FormBool
 	FormObject
 	FormArray
+	FormSalt
 )
 
 // Description says which values the form takes, for error messages and
@@ -55,6 +56,8 @@ func (f Form) Description() string {
 		return "an object"
 	case FormArray:
 		return "an array"
+	case FormSalt:
+		return "a salt: 43 characters of base64url, which are 32 bytes without padding"
 	}
 	return "a value"
 }
@@ -73,6 +76,9 @@ func (f Form) CanonicalText(text string) (canonical string, ok bool) {
 		return text, isDate(text)
 	case FormPeriod:
 		_, ok = Period(text)
+		return text, ok
+	case FormSalt:
+		_, ok = ParseSalt(text)
 		return text, ok
 	case FormDateTime:
 		t, ok := ParseTime(text)

@@ -155,7 +155,7 @@ type invoiceRecorded struct {
 }
 
 var invoiceRecordedType = define(entryType[invoiceRecorded]{
-	typeHead: typeHead{name: "invoice.recorded", object: "invoice"},
+	typeHead: typeHead{name: "invoice.recorded", object: "invoice", detached: []string{"margin_note"}},
 	fields: []jsonform.Field[invoiceRecorded]{
 		{Name: "invoice_id", Form: FormID, Required: true, At: func(d *invoiceRecorded) any { return &d.InvoiceID }},
 		{Name: "number", Form: FormText, Required: true, At: func(d *invoiceRecorded) any { return &d.Number }},

@@ -51,6 +51,8 @@ type entryType[D any] struct {
 	payOnly func(*D) bool
 
 	table jsonform.Fields[D] // fields, followed by the references that are not among them
+	open  jsonform.Fields[D] // those that stay in the log
+	value jsonform.Fields[D] // those that are detached
 	refs  func(*D) *references
 }
 
@@ -62,6 +64,10 @@ type typeHead struct {
 	pay    bool     // whether they are only about contractors' pay
 	when   string   // public types only: what the event reports, for documentation
 	always []string // the references that every entry of the type has; set by define
+
+	// detached names the fields that are about people. They are kept next to the log, so that they
+	// can be forgotten (docs/contract/log.md, "Detached fields").
+	detached []string
 }
 
 // kind is a row of the catalogue without the type parameter, for code that handles every entry
@@ -71,12 +77,17 @@ type kind interface {
 	// read decodes an entry's data. It adds faulty fields to errs; the error is only for invalid
 	// JSON. The content is usable only if there are neither.
 	read(text string, errs *jsonform.FieldErrors) (content, error)
+	// readStored is read for the open part of a stored form and its detached value. An empty value
+	// is forgotten, and its fields are absent.
+	readStored(open, value string, errs *jsonform.FieldErrors) (content, error)
 	descriptions() []jsonform.FieldDescription
 }
 
 // content is the decoded data of one entry, together with its entry type.
 type content interface {
 	appendData(b []byte) []byte       // in canonical form
+	appendOpen(b []byte) []byte       // the same without the detached fields
+	appendValue(b []byte) []byte      // the detached fields alone; nothing if none is given
 	appendPublicData(b []byte) []byte // the data object of the public form
 	// checkExact adds a fault for each whole number that readers who use floating point would
 	// round. It is called only for new entries.
@@ -95,7 +106,17 @@ func define[D any, P data[D]](t entryType[D]) kind {
 			t.always = append(t.always, referenceFields[i].name)
 		}
 	}
-	t.table = jsonform.Define(t.fields, missingReferences(t.fields, t.refs))
+	missing := missingReferences(t.fields, t.refs)
+	t.table = jsonform.Define(t.fields, missing)
+	var open, value []jsonform.Field[D]
+	for _, f := range t.fields {
+		if slices.Contains(t.detached, f.Name) {
+			value = append(value, f)
+		} else {
+			open = append(open, f)
+		}
+	}
+	t.open, t.value = jsonform.Define(open, missing), jsonform.Define(value)
 	return &t
 }
 
@@ -115,6 +136,14 @@ func (t *entryType[D]) head() *typeHead { return &t.typeHead }
 func (t *entryType[D]) read(text string, errs *jsonform.FieldErrors) (content, error) {
 	c := &contentOf[D]{typ: t}
 	return c, t.table.Decode(text, "data", &c.data, errs)
+}
+
+func (t *entryType[D]) readStored(open, value string, errs *jsonform.FieldErrors) (content, error) {
+	c := &contentOf[D]{typ: t}
+	if err := t.open.Decode(open, "data", &c.data, errs); err != nil || value == "" {
+		return c, err
+	}
+	return c, t.value.Decode(value, "data", &c.data, errs)
 }
 
 func (t *entryType[D]) descriptions() []jsonform.FieldDescription { return t.table.Describe() }
@@ -139,6 +168,16 @@ func (c *contentOf[D]) checkExact(errs *jsonform.FieldErrors) {
 }
 
 func (c *contentOf[D]) appendData(b []byte) []byte { return c.typ.table.AppendGiven(b, &c.data) }
+
+func (c *contentOf[D]) appendOpen(b []byte) []byte { return c.typ.open.AppendGiven(b, &c.data) }
+
+func (c *contentOf[D]) appendValue(b []byte) []byte {
+	value := c.typ.value.AppendGiven(b, &c.data)
+	if len(value) == len(b)+len("{}") {
+		return b
+	}
+	return value
+}
 
 func (c *contentOf[D]) addNeeds(n *Needs) {
 	if c.typ.needs != nil {
@@ -191,6 +230,10 @@ type MassEffects struct {
 	// Recorded parties with their new names. If Renamed reports true, this means every invoice,
 	// charge, time entry and payment of the party.
 	ClientNames, ContractorNames names
+
+	// A party is forgotten. That changes so many kinds of rows that a store always applies it as a
+	// MassChange.
+	Forgotten bool
 }
 
 // Set is a set of ids.
@@ -266,7 +309,7 @@ func (e *Entry) Given() (fields []GivenField, payOnly bool) {
 	if c == nil {
 		return nil, false
 	}
-	members, err := jsonform.Members(e.Data)
+	members, err := jsonform.Members(e.Whole())
 	if err != nil { // the data was decoded, so it is an object
 		return nil, false
 	}

@@ -17,6 +17,10 @@ type change struct {
 	of    []reference // a row must have all of these; the first is used to find it
 	where []choice    // and one of the values of each of these
 	set   []value
+
+	// inPlace leaves the rows' places in lists as they are: the history of a credit stays in the
+	// order of its entries.
+	inPlace bool
 }
 
 // reference says that a row refers to an object.
@@ -84,7 +88,11 @@ func changeAll[R any, P rowOf[R]](f *fold, t *Table[R, P], c change) {
 			for i := range c.set {
 				assign(t.fields.Named(c.set[i].field).At((*R)(r)), c.set[i].to)
 			}
-			t.touch(f.stamp, r)
+			if c.inPlace {
+				t.mark(r)
+			} else {
+				t.touch(f.stamp, r)
+			}
 		}
 	})
 	if f.NoteMass {
@@ -111,8 +119,9 @@ func (t *Table[R, P]) includes(c *change, r P) bool {
 // their stored form. A store can apply it to rows that it does not load, in any order and in slices
 // of any size. It skips rows whose position is already the entry's.
 type MassChange struct {
-	Resource string // as in the paths of the API
-	Position int64  // of the entry; the changed rows get it
+	Resource string // as in the paths of the API, or credit-history
+	Position int64  // of the entry; the changed rows get it unless InPlace is set
+	InPlace  bool
 
 	References []Reference // a row must have all of these; there is at least one
 	Where      []Pieces    // and contain one text of each of these
@@ -150,7 +159,7 @@ func (r relation) column() string {
 const updatedAt = "updated_at"
 
 func (t *Table[R, P]) massChange(by stamp, c *change) MassChange {
-	m := MassChange{Resource: t.resource, Position: by.position}
+	m := MassChange{Resource: t.resource, Position: by.position, InPlace: c.inPlace}
 	for _, ref := range c.of {
 		m.References = append(m.References, Reference{ref.rel.column(), ref.id})
 	}

@@ -50,7 +50,7 @@ func (st *store) foldAlone(t failer, e *domain.Entry) (changed int) {
 }
 
 // massTables are the store's names of resources that mass changes reach.
-var massTables = map[string]string{"invoices": "invoice", "charges": "charge", "time-entries": "time_entry", "payments": "payment"}
+var massTables = map[string]string{"invoices": "invoice", "charges": "charge", "time-entries": "time_entry", "payments": "payment", "credit-history": "credit_move"}
 
 // change makes a mass change as its description says.
 func (st *store) change(t failer, m *domain.MassChange) (changed int) {
@@ -61,7 +61,9 @@ func (st *store) change(t failer, m *domain.MassChange) (changed int) {
 		if r.position >= m.Position || !r.refersTo(m.References) || !r.holds(m.Where) {
 			continue
 		}
-		r.position = m.Position
+		if !m.InPlace {
+			r.position = m.Position
+		}
 		for _, s := range m.Splices {
 			part := r.part(s.Part)
 			if n := strings.Count(*part, s.From); n != 1 {

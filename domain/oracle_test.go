@@ -47,6 +47,10 @@ func (o *oracle) apply(line string) {
 		o.party("clients", "client", d)
 	case "contractor.recorded":
 		o.party("contractors", "contractor", d)
+	case "client.forgotten":
+		o.forgotten("clients", "client", d["client_id"])
+	case "contractor.forgotten":
+		o.forgotten("contractors", "contractor", d["contractor_id"])
 	case "invoice.recorded":
 		o.invoiceRecorded(d)
 	case "invoice.issued":
@@ -205,6 +209,39 @@ func (o *oracle) party(list, role string, d doc) {
 				row.doc[role] = doc{"id": id, "name": name}
 				o.changed(row)
 			}
+		}
+	}
+}
+
+// forgotten takes what is about a party out of every row.
+func (o *oracle) forgotten(list, role string, id any) {
+	if r := o.rows[list][id.(string)]; r != nil {
+		r.doc["name"] = nil
+		if role == "client" {
+			r.doc["billing_address"], r.doc["contacts"] = nil, []any{}
+		} else {
+			r.doc["email"], r.doc["title"] = nil, nil
+		}
+		o.changed(r)
+	}
+	for _, of := range []string{"invoices", "charges", "time_entries", "payments"} {
+		for _, row := range o.rows[of] {
+			if ref, ok := row.doc[role].(doc); !ok || ref["id"] != id {
+				continue
+			}
+			row.doc[role] = doc{"id": id, "name": nil}
+			switch {
+			case of == "invoices" && role == "client":
+				row.doc["margin_note"] = nil
+			case of == "time_entries", of == "charges" && role == "client":
+				row.doc["description"] = nil
+			}
+			o.changed(row)
+		}
+	}
+	if c := o.credits[id.(string)]; c != nil && role == "client" {
+		for _, h := range c.history {
+			h["note"] = nil
 		}
 	}
 }

@@ -27,6 +27,9 @@ type State struct {
 	Mass     []MassChange // since the last Reset; apply them in this order
 }
 
+// ResourceCreditHistory names the rows of the history of credits in a MassChange.
+const ResourceCreditHistory = "credit-history"
+
 // NewState returns the fold of an empty log.
 func NewState() *State {
 	s := &State{}
@@ -34,6 +37,10 @@ func NewState() *State {
 	s.Charges.resource, s.Charges.fields = "charges", chargeFields
 	s.TimeEntries.resource, s.TimeEntries.fields = "time-entries", timeEntryFields
 	s.Payments.resource, s.Payments.fields = "payments", paymentFields
+	s.CreditMoves.resource, s.CreditMoves.fields = ResourceCreditHistory, creditMoveFields
+	s.CreditMoves.keys = [relations]func(*CreditMove) string{
+		byClient: func(r *CreditMove) string { return r.ClientID },
+	}
 	s.Invoices.keys = [relations]func(*Invoice) string{
 		byClient:     func(r *Invoice) string { return r.Client.ID },
 		byContractor: func(r *Invoice) string { return r.Contractor.ID },

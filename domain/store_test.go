@@ -202,6 +202,15 @@ func (r resource[P]) save(t failer, st *store, s *domain.State) {
 // needs and no others.
 func (st *store) fold(t failer, segment []domain.Entry) {
 	t.Helper()
+	for i := range segment {
+		var n domain.Needs
+		if n.Add(&segment[i]); n.Forgotten { // a projector always makes a mass change of it
+			st.fold(t, segment[:i])
+			st.foldAlone(t, &segment[i])
+			st.fold(t, segment[i+1:])
+			return
+		}
+	}
 	s := st.load(t, segment, true)
 	for i := range segment {
 		s.Apply(&segment[i])
@@ -227,7 +236,7 @@ func (st *store) load(t failer, segment []domain.Entry, mass bool) *domain.State
 		for id, recorded := range names {
 			shown := ""
 			if row, has := st.tables[table][id]; has {
-				shown = parseDoc(row.parts.Row())["name"].(string)
+				shown, _ = parseDoc(row.parts.Row())["name"].(string)
 			}
 			if domain.Renamed(recorded, shown) {
 				list[id] = struct{}{}

@@ -99,7 +99,9 @@ var streamTypes = func() map[string]fields {
 			"billing_address": or(address), "contacts": or(contacts),
 			"contract_start_date": maybe("2024-01-01"), "contract_end_date": maybe("2024-12-31"),
 		},
-		"contractor.recorded": {"contractor_id": contractor, "name": name, "email": text, "status": text, "title": text},
+		"contractor.recorded":  {"contractor_id": contractor, "name": name, "email": text, "status": text, "title": text},
+		"client.forgotten":     {"client_id": client, "reason": text},
+		"contractor.forgotten": {"contractor_id": contractor, "reason": text},
 		"invoice.recorded": {
 			"invoice_id": invoice, "number": pick("X-1", "X-2"), "type": maybe("invoice", "package"), "draft": flag,
 			"client_id": client, "contractor_id": or(contractor), "period": period, "plan_name": text,

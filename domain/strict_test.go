@@ -37,7 +37,7 @@ func sample(f *domain.TypeField) string {
 			return `{"package_id":"g","service":"s"}`
 		}
 		return "{}"
-	case domain.FormID, domain.FormText:
+	case domain.FormID, domain.FormText, domain.FormSalt:
 	}
 	return `"` + f.Name + `"`
 }

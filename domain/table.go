@@ -133,7 +133,12 @@ func (t *Table[R, P]) write(by stamp, id string, set func(P)) {
 func (t *Table[R, P]) touch(by stamp, r P) {
 	row := r.row()
 	row.Position, row.UpdatedAt = by.position, by.at
-	if !row.touched {
+	t.mark(r)
+}
+
+// mark marks a row as changed without moving it in its list.
+func (t *Table[R, P]) mark(r P) {
+	if row := r.row(); !row.touched {
 		row.touched = true
 		t.touched = append(t.touched, r)
 	}

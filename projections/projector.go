@@ -317,6 +317,9 @@ func (p *Projection) ProjectMass(ctx context.Context, tx pgx.Tx, workspaceID str
 }
 
 func (p *Projection) tableOf(resource string) (*table.Table, error) {
+	if resource == domain.ResourceCreditHistory {
+		return p.Tables.CreditMoves, nil
+	}
 	for _, t := range p.Tables.All() {
 		if t.Label == resource {
 			return t, nil
@@ -473,12 +476,15 @@ func (s *segments) cut(stops map[string]int64) {
 // firstLarge returns the index of the first entry that reaches a large set, or len(entries) if
 // there is none.
 func (s *segments) firstLarge(workspaceID string, entries []domain.Entry) int {
-	if len(s.large) == 0 {
+	if len(s.large) == 0 && !s.needs[workspaceID].Forgotten {
 		return len(entries)
 	}
 	for i := range entries {
 		var needs domain.Needs
 		needs.Add(&entries[i])
+		if needs.Forgotten {
+			return i
+		}
 		for id := range needs.LinesOf {
 			if s.isLarge(workspaceID, "invoice_id", id) {
 				return i

@@ -62,7 +62,7 @@ func (fs Fields[R]) decodeObject(s *Scanner, path, want string, r *R, errs *Fiel
 	}
 	for i := range fs {
 		if fs[i].Required && seen&(1<<i) == 0 {
-			errs.missing(join(path, fs[i].Name), fs[i].want())
+			errs.Missing(join(path, fs[i].Name), fs[i].want())
 		}
 	}
 	return nil
@@ -281,7 +281,8 @@ func (e *FieldErrors) Unknown(field, want string) { e.add(field, "is not known",
 // WrongForm adds a field whose value does not have the form want.
 func (e *FieldErrors) WrongForm(field, want string) { e.add(field, "has the wrong form", want) }
 
-func (e *FieldErrors) missing(field, want string) { e.add(field, "is missing", want) }
+// Missing adds a required field that is not there.
+func (e *FieldErrors) Missing(field, want string) { e.add(field, "is missing", want) }
 
 func (e *FieldErrors) twice(field string) { e.add(field, "is given twice", "") }
 

@@ -130,8 +130,12 @@ func partColumns() []string {
 // there is one plan whatever the statistics say. Nothing else moves the rows, because the
 // checkpoint of the workspace is locked.
 func changeSQL(t *Table, m *domain.MassChange) (sql string, args []any) {
-	args = []any{nil, m.Position}
-	set := []string{"position = $2"}
+	args = []any{nil}
+	var set []string
+	if !m.InPlace {
+		args = append(args, m.Position)
+		set = append(set, "position = $2")
+	}
 	where := []string{"t.ctid = ANY ($1::text[]::tid[])"}
 	for part, column := range partColumns() {
 		at := func(name string) string { return "strpos(t." + column + ", '" + name + "')" }
