@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -35,7 +36,7 @@ func (l *Log) Append(ctx context.Context, drafts ...domain.Draft) (receipts []Re
 	if len(drafts) == 0 {
 		return nil, nil
 	}
-	if drafts, err = checked(drafts); err != nil {
+	if drafts, err = checked(drafts, false); err != nil {
 		return nil, err
 	}
 	ctx, end := l.trace(ctx, drafts)
@@ -79,7 +80,7 @@ func (l *Log) AppendTx(ctx context.Context, tx pgx.Tx, drafts ...domain.Draft) (
 	if len(drafts) == 0 {
 		return nil, nil
 	}
-	if drafts, err = checked(drafts); err != nil {
+	if drafts, err = checked(drafts, false); err != nil {
 		return nil, err
 	}
 	ctx, end := l.trace(ctx, drafts)
@@ -200,17 +201,18 @@ func orNil(refused *RefusedError) error {
 // workspaces (groupcommit.go) and for producers' own transactions; see
 // migrations/00001_baseline.sql. The third argument of log_append makes the append conditional on
 // the newest position; no append here uses it.
-const appendSQL = `SELECT a.outcomes, a.positions, a.times FROM log_append($1, $2, NULL, $3, $4, $5, $6, $7, $8, $9, $10) AS a`
+const appendSQL = `SELECT a.outcomes, a.positions, a.times FROM log_append($1, $2, NULL, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) AS a`
 
 // appendTracedSQL is appendSQL for a batch with entries from recorded traces.
-const appendTracedSQL = appendSQL + ` CROSS JOIN LATERAL log_trace($1, $4, $11, a.outcomes) AS t`
+const appendTracedSQL = appendSQL + ` CROSS JOIN LATERAL log_trace($1, $4, $13, a.outcomes) AS t`
 
 // maxAppend bounds the entries of one append: more would hold the workspaces'
 // locks for too long. Callers with more send several batches.
 const maxAppend = 10_000
 
-// checked validates drafts and returns a copy in which each has an id.
-func checked(drafts []domain.Draft) ([]domain.Draft, error) {
+// checked validates drafts and returns a copy in which each has an id, and a salt if it has a
+// detached value. restore says that stored forms are taken, too.
+func checked(drafts []domain.Draft, restore bool) ([]domain.Draft, error) {
 	if len(drafts) > maxAppend {
 		return nil, fmt.Errorf("at most %d entries in one append, not %d", maxAppend, len(drafts))
 	}
@@ -218,17 +220,23 @@ func checked(drafts []domain.Draft) ([]domain.Draft, error) {
 		if err := validate(&drafts[i]); err != nil {
 			return nil, fmt.Errorf("entry %d: %w", i, err)
 		}
+		if drafts[i].IsStored() && !restore {
+			return nil, fmt.Errorf("entry %d: %w", i, ErrStoredForm)
+		}
 	}
 	drafts = slices.Clone(drafts)
 	for i := range drafts {
-		if drafts[i].ID != "" {
-			continue
+		d := &drafts[i]
+		if d.ID == "" {
+			id, err := NewID()
+			if err != nil {
+				return nil, err
+			}
+			d.ID = id
 		}
-		id, err := NewID()
-		if err != nil {
-			return nil, err
+		if d.Value() != "" && d.Salt.IsZero() {
+			_, _ = rand.Read(d.Salt[:]) // it never fails
 		}
-		drafts[i].ID = id
 	}
 	for i := range drafts {
 		d := &drafts[i]
@@ -277,7 +285,7 @@ func NewID() (string, error) {
 
 // validate catches drafts that were not made by the domain's own functions.
 func validate(d *domain.Draft) error {
-	if d.Data == "" || !domain.IsID(d.WorkspaceID) {
+	if !d.Checked() || !domain.IsID(d.WorkspaceID) {
 		return errUncheckedDraft
 	}
 	if !isType(d.Type) {
@@ -295,9 +303,10 @@ func validate(d *domain.Draft) error {
 // draftBatch holds entries of one workspace as arguments of log_append.
 type draftBatch struct {
 	workspaceID       string
-	ids, types, datas []string
+	ids, types, opens []string
 	created           []*time.Time
-	publics           []*string
+	publics, values   []*string
+	salts             [][]byte // nil: the entry has no detached value
 	traces            []string // the span of each append; empty: not recorded, see Log.recorded
 
 	// indexes lists, for each entry, the indexes of its drafts in the call: an entry given twice in
@@ -309,27 +318,47 @@ func (b *draftBatch) add(d *domain.Draft, traced string) {
 	b.traces = append(b.traces, traced)
 	b.ids = append(b.ids, d.ID)
 	b.types = append(b.types, d.Type)
-	b.datas = append(b.datas, d.Data)
+	b.opens = append(b.opens, d.Open())
 	var at *time.Time
 	if !d.CreatedAt.IsZero() {
 		t := d.CreatedAt
 		at = &t
 	}
 	b.created = append(b.created, at)
-	var public *string
-	if data := d.PublicData(); data != "" {
-		public = &data
+	b.publics = append(b.publics, orNull(d.PublicData()))
+	b.values = append(b.values, orNull(d.Value()))
+	var salt []byte
+	if d.Value() != "" {
+		salt = slices.Clone(d.Salt[:])
 	}
-	b.publics = append(b.publics, public)
+	b.salts = append(b.salts, salt)
+}
+
+func orNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// holds reports whether entry i has the type and the data of a draft.
+func (b *draftBatch) holds(i int, d *domain.Draft) bool {
+	value := ""
+	if b.values[i] != nil {
+		value = *b.values[i]
+	}
+	return b.types[i] == d.Type && b.opens[i] == d.Open() && value == d.Value()
 }
 
 // join adds the entries of another batch.
 func (b *draftBatch) join(o *draftBatch) {
 	b.ids = append(b.ids, o.ids...)
 	b.types = append(b.types, o.types...)
-	b.datas = append(b.datas, o.datas...)
+	b.opens = append(b.opens, o.opens...)
 	b.created = append(b.created, o.created...)
 	b.publics = append(b.publics, o.publics...)
+	b.values = append(b.values, o.values...)
+	b.salts = append(b.salts, o.salts...)
 	b.traces = append(b.traces, o.traces...)
 }
 
@@ -343,7 +372,7 @@ type appendMode struct {
 // statement returns the SQL that appends the batch, and its arguments.
 func (b *draftBatch) statement(now time.Time, mode appendMode) (sql string, args []any) {
 	args = []any{
-		b.workspaceID, now, mode.whole, b.ids, b.types, b.created, b.datas, b.publics,
+		b.workspaceID, now, mode.whole, b.ids, b.types, b.created, b.opens, b.publics, b.values, b.salts,
 		mode.wait.Milliseconds(), mode.restore,
 	}
 	if b.traced() {
@@ -380,7 +409,7 @@ func group(drafts []domain.Draft, traced string) ([]draftBatch, error) {
 		b := &batches[order[d.WorkspaceID]]
 		key := [2]string{d.WorkspaceID, d.ID}
 		if at, twice := first[key]; twice {
-			if b.types[at] != d.Type || b.datas[at] != d.Data {
+			if !b.holds(at, d) {
 				return nil, &RefusedError{Index: i, ID: d.ID, Reason: ErrOtherContent}
 			}
 			b.indexes[at] = append(b.indexes[at], i)

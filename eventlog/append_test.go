@@ -173,7 +173,7 @@ func (b *bundle) appendIf(t *testing.T, expected int64, d domain.Draft) (head in
 	t.Helper()
 	var outcomes []string
 	err := b.pool.QueryRow(t.Context(), `
-		SELECT head, outcomes FROM log_append($1, $2, $3, true, ARRAY[$4], ARRAY[$5], ARRAY[NULL::timestamptz], ARRAY[$6], ARRAY[NULL])`,
+		SELECT head, outcomes FROM log_append($1, $2, $3, true, ARRAY[$4], ARRAY[$5], ARRAY[NULL::timestamptz], ARRAY[$6], ARRAY[NULL], NULL, NULL)`,
 		d.WorkspaceID, b.clock.Now(), expected, d.ID, d.Type, d.Data).Scan(&head, &outcomes)
 	if err != nil {
 		t.Error(err)

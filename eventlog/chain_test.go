@@ -42,8 +42,8 @@ func TestChainIsTheDomains(t *testing.T) {
 		t.Fatalf("%d entries, want %d", len(entries), 2*len(drafts))
 	}
 	for i := range drafts {
-		if entries[i].Data != drafts[i].Data || entries[i].Type != drafts[i].Type {
-			t.Errorf("entry %d is %s %s, want %s %s", i+1, entries[i].Type, entries[i].Data, drafts[i].Type, drafts[i].Data)
+		if entries[i].Whole() != drafts[i].Data || entries[i].Type != drafts[i].Type {
+			t.Errorf("entry %d is %s %s, want %s %s", i+1, entries[i].Type, entries[i].Whole(), drafts[i].Type, drafts[i].Data)
 		}
 	}
 }

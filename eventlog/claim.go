@@ -373,13 +373,14 @@ func (k *claimer) segmentSQL() string {
 	if k.after != "" {
 		upTo = ` AND e.position <= (SELECT v.position FROM log_checkpoint v WHERE v.workspace_id = $1 AND v.consumer = ` + literal(k.after) + `)`
 	}
-	columns := entryColumns
+	columns, from := entryColumns, FromLog
 	if k.noData {
-		columns = strings.Replace(columns, "e.data::text", "''", 1)
+		columns = strings.NewReplacer("e.data::text", "''", "d.salt", "NULL::bytea", "d.value", "NULL::text").Replace(columns)
+		from = "event_log e"
 	}
 	return `
 		SELECT ` + columns + `, ` + public + `
-		  FROM event_log e
+		  FROM ` + from + `
 		 WHERE e.workspace_id = $1 AND e.position > $2` + upTo + `
 		 ORDER BY e.position LIMIT $3`
 }

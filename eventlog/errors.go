@@ -28,6 +28,9 @@ var (
 // entry").
 const MaxAhead = 5 * time.Minute
 
+// ErrStoredForm is why a draft of a stored form cannot be appended but by Restore.
+var ErrStoredForm = errors.New("stored in place of data: an entry without its detached fields is only taken when an export is restored")
+
 var errUncheckedDraft = errors.New("not a checked draft: make it with domain.DecodeDraft or domain.NewDraft")
 
 // RefusedError says which entry of an append was refused, and why. Nothing was appended.

@@ -53,7 +53,7 @@ func ExampleLog_AppendTx() {
 	}
 	fmt.Println(timesheets, "timesheets")
 	err = log.Walk(ctx, "acme", 0, func(e *domain.Entry) error {
-		fmt.Println(e.Position, e.ID, e.Type, e.Data)
+		fmt.Println(e.Position, e.ID, e.Type, e.Whole())
 		return nil
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package eventlog_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"testing"
@@ -70,11 +71,17 @@ func appendEach(rt *rapid.T, t *testing.T, b *bundle, workspaceID string, drafts
 	var (
 		ids, types, datas []string
 		created           []*time.Time
-		publics           []*string
+		publics, values   []*string
+		salts             [][]byte
 	)
 	for i := range drafts {
 		d := &drafts[i]
-		ids, types, datas = append(ids, d.ID), append(types, d.Type), append(datas, d.Data)
+		ids, types, datas = append(ids, d.ID), append(types, d.Type), append(datas, d.Open())
+		values, salts = append(values, nil), append(salts, nil)
+		if value := d.Value(); value != "" {
+			salt := sha256.Sum256([]byte(d.ID))
+			values[i], salts[i] = &value, salt[:]
+		}
 		created, publics = append(created, nil), append(publics, nil)
 		if !d.CreatedAt.IsZero() {
 			created[i] = &d.CreatedAt
@@ -87,8 +94,8 @@ func appendEach(rt *rapid.T, t *testing.T, b *bundle, workspaceID string, drafts
 		outcomes  []string
 		positions []*int64
 	)
-	err := b.pool.QueryRow(t.Context(), `SELECT outcomes, positions FROM log_append($1, $2, NULL, false, $3, $4, $5, $6, $7)`,
-		workspaceID, b.clock.Now(), ids, types, created, datas, publics).Scan(&outcomes, &positions)
+	err := b.pool.QueryRow(t.Context(), `SELECT outcomes, positions FROM log_append($1, $2, NULL, false, $3, $4, $5, $6, $7, $8, $9)`,
+		workspaceID, b.clock.Now(), ids, types, created, datas, publics, values, salts).Scan(&outcomes, &positions)
 	if err != nil || len(outcomes) != len(drafts) || len(positions) != len(drafts) {
 		rt.Fatalf("%v: outcomes %v, positions %v: %v", names(drafts), outcomes, positions, err)
 	}
@@ -127,7 +134,7 @@ func TestNullMeansNo(t *testing.T) {
 		ahead := b.clock.Now().AddDate(1, 0, 0)
 		created[n-1], want[n-1] = &ahead, "ahead"
 		var outcomes []string
-		if err := b.pool.QueryRow(t.Context(), `SELECT outcomes FROM log_append($1, $2, NULL, NULL, $3, $4, $5, $6, NULL, NULL, NULL)`,
+		if err := b.pool.QueryRow(t.Context(), `SELECT outcomes FROM log_append($1, $2, NULL, NULL, $3, $4, $5, $6, NULL, NULL, NULL, NULL, NULL)`,
 			workspaceID, b.clock.Now(), ids, types, created, datas).Scan(&outcomes); err != nil || !slices.Equal(outcomes, want) {
 			t.Errorf("%d entries: %v, %v, want %v", n, outcomes, err, want)
 		}

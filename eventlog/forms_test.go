@@ -18,7 +18,7 @@ import (
 func appendInSQL(t *testing.T, pool testkit.DB, id, typ string, now, created any, public *string) (outcome string, err error) {
 	t.Helper()
 	err = pool.QueryRow(t.Context(), `
-		SELECT outcomes[1] FROM log_append('w', coalesce($1::timestamptz, clock_timestamp()), NULL, true, ARRAY[$2], ARRAY[$3], ARRAY[$4::timestamptz], ARRAY['{"x":1}'], ARRAY[$5::text])`,
+		SELECT outcomes[1] FROM log_append('w', coalesce($1::timestamptz, clock_timestamp()), NULL, true, ARRAY[$2], ARRAY[$3], ARRAY[$4::timestamptz], ARRAY['{"x":1}'], ARRAY[$5::text], NULL, NULL)`,
 		now, id, typ, created, public).Scan(&outcome)
 	return outcome, err
 }
@@ -109,7 +109,7 @@ func TestAheadOfTheDatabase(t *testing.T) {
 	}
 	var ahead bool
 	err := pool.QueryRow(t.Context(), `
-		SELECT times[1] > clock_timestamp() FROM log_append('x', clock_timestamp() + interval '4 minutes', NULL, true, ARRAY['e'], ARRAY['a.b'], ARRAY[NULL::timestamptz], ARRAY['{}'], ARRAY[NULL::text])`).Scan(&ahead)
+		SELECT times[1] > clock_timestamp() FROM log_append('x', clock_timestamp() + interval '4 minutes', NULL, true, ARRAY['e'], ARRAY['a.b'], ARRAY[NULL::timestamptz], ARRAY['{}'], ARRAY[NULL::text], NULL, NULL)`).Scan(&ahead)
 	if err != nil || ahead {
 		t.Errorf("an entry without a time is dated by a clock that is ahead: %v", err)
 	}
@@ -186,7 +186,7 @@ func TestTracesAreBounded(t *testing.T) {
 	trace := "00-" + strings.Repeat("1", 32) + "-" + strings.Repeat("2", 16) + "-01"
 	tx := testkit.Must(pool.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(t.Context()) }()
-	testkit.Must(tx.Exec(t.Context(), `SELECT log_append('w', clock_timestamp(), NULL, true, ARRAY['own'], ARRAY['a.b'], ARRAY[NULL::timestamptz], ARRAY['{}'], ARRAY[NULL::text])`))(t)
+	testkit.Must(tx.Exec(t.Context(), `SELECT log_append('w', clock_timestamp(), NULL, true, ARRAY['own'], ARRAY['a.b'], ARRAY[NULL::timestamptz], ARRAY['{}'], ARRAY[NULL::text], NULL, NULL)`))(t)
 	for range 2 {
 		testkit.Must(tx.Exec(t.Context(), `
 			SELECT log_trace('w', ARRAY['own', 'own', 'before', 'nothing'], ARRAY[$1, replace($1, '2', '3'), $1, $1], ARRAY['appended', 'appended', 'appended', 'appended'])`, trace))(t)

@@ -171,9 +171,9 @@ const (
 	  FROM unnest($2::text[], $3::integer[], $4::integer[]) WITH ORDINALITY AS c (workspace_id, low, high, n)
 	 CROSS JOIN LATERAL log_append(c.workspace_id, $1, NULL, false,
 	       ($5::text[])[c.low:c.high], ($6::text[])[c.low:c.high], ($7::timestamptz[])[c.low:c.high],
-	       ($8::text[])[c.low:c.high], ($9::text[])[c.low:c.high], 0) AS a`
+	       ($8::text[])[c.low:c.high], ($9::text[])[c.low:c.high], ($10::text[])[c.low:c.high], ($11::bytea[])[c.low:c.high], 0) AS a`
 	traceEach = `
-	 CROSS JOIN LATERAL log_trace(c.workspace_id, ($5::text[])[c.low:c.high], ($10::text[])[c.low:c.high], a.outcomes) AS t`
+	 CROSS JOIN LATERAL log_trace(c.workspace_id, ($5::text[])[c.low:c.high], ($12::text[])[c.low:c.high], a.outcomes) AS t`
 	inOrder = `
 	 ORDER BY c.n`
 )
@@ -192,7 +192,7 @@ func (l *Log) commitTogether(ctx context.Context, statements []*appendStatement)
 		all.join(&s.batch)
 		high = append(high, int32(len(all.ids)))
 	}
-	sql, args := appendTogetherSQL, []any{l.clock(), workspaces, low, high, all.ids, all.types, all.created, all.datas, all.publics}
+	sql, args := appendTogetherSQL, []any{l.clock(), workspaces, low, high, all.ids, all.types, all.created, all.opens, all.publics, all.values, all.salts}
 	if all.traced() {
 		sql, args = appendTogetherTracedSQL, append(args, all.traces)
 	}

@@ -150,7 +150,7 @@ func (l *lookups) appends() {
 				l.reads(fmt.Sprintf("%d entries, %s, whole %v", n, name, whole), int64(2*n+2), func(ctx context.Context) error {
 					_, err := l.pool.Exec(ctx, `
 						SELECT log_append($1, $2, NULL, $3, $4::text[], array_fill('invoice.sent'::text, ARRAY[$5::integer]), array_fill(NULL::timestamptz, ARRAY[$5::integer]),
-						       array_fill('{"invoice_id":"i","client_id":"c"}'::text, ARRAY[$5::integer]), array_fill('{}'::text, ARRAY[$5::integer]))`,
+						       array_fill('{"invoice_id":"i","client_id":"c"}'::text, ARRAY[$5::integer]), array_fill('{}'::text, ARRAY[$5::integer]), NULL, NULL)`,
 						busy, l.b.clock.Now(), whole, ids, n)
 					return err
 				})

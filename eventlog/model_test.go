@@ -234,7 +234,9 @@ func agrees(rt *rapid.T, t *testing.T, b *bundle, workspaceID string, want []dom
 	chain := domain.Genesis(workspaceID)
 	for i := range want {
 		d := &want[i]
-		e := domain.Entry{WorkspaceID: workspaceID, Position: int64(i) + 1, ID: d.ID, Type: d.Type, CreatedAt: d.CreatedAt, Data: d.Data}
+		d.WorkspaceID, d.Salt = workspaceID, entries[i].Salt // the log makes it
+		e := d.Entry()
+		e.Position = int64(i) + 1
 		chain = e.ChainAfter(chain)
 		if entries[i].Chain != chain {
 			rt.Fatalf("%s: entry %d is %s, want %s", workspaceID, i+1, entries[i].AppendNDJSON(nil), e.AppendNDJSON(nil))

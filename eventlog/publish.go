@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -16,6 +17,8 @@ type publishedEntry struct {
 	CreatedAt *string `json:"created_at,omitempty"`
 	Data      string  `json:"data"`
 	Public    *string `json:"public,omitempty"`
+	Value     *string `json:"value,omitempty"`
+	Salt      string  `json:"salt,omitempty"` // hex
 }
 
 // PublishQuery returns a statement, and its arguments, that appends drafts to one workspace: all of
@@ -23,7 +26,7 @@ type publishedEntry struct {
 // AppendError. Any PostgreSQL driver can send it, because the entries are one JSON text. The commit
 // notifies subscribers.
 func PublishQuery(workspaceID string, now time.Time, drafts []domain.Draft) (sql string, args []any, err error) {
-	if drafts, err = checked(drafts); err != nil {
+	if drafts, err = checked(drafts, false); err != nil {
 		return "", nil, err
 	}
 	batches, err := group(drafts, "")
@@ -47,7 +50,10 @@ func PublishQuery(workspaceID string, now time.Time, drafts []domain.Draft) (sql
 func (b *draftBatch) published() []publishedEntry {
 	entries := make([]publishedEntry, len(b.ids))
 	for i := range entries {
-		entries[i] = publishedEntry{Index: b.indexes[i][0], ID: b.ids[i], Type: b.types[i], Data: b.datas[i], Public: b.publics[i]}
+		entries[i] = publishedEntry{
+			Index: b.indexes[i][0], ID: b.ids[i], Type: b.types[i], Data: b.opens[i], Public: b.publics[i],
+			Value: b.values[i], Salt: hex.EncodeToString(b.salts[i]),
+		}
 		if at := b.created[i]; at != nil {
 			text := domain.FormatTime(*at)
 			entries[i].CreatedAt = &text

@@ -13,8 +13,19 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// entryColumns are read by scanEntries, in this order.
-const entryColumns = `e.position, e.id, e.type, e.created_at, e.data::text, e.chain`
+// entryColumns are read by scanEntries, in this order, from FromLog.
+const entryColumns = `e.position, e.id, e.type, e.created_at, e.data::text, e.chain, d.salt, d.value`
+
+// FromLog is the SQL for entries e with their detached values d, which are null for entries without
+// one.
+const FromLog = `event_log e` + Detached
+
+// Detached is the SQL that joins entries e with their detached values d. It looks up each value by
+// its key, whatever the statistics say, and only for entries whose stored form has a commitment.
+const Detached = ` LEFT JOIN LATERAL (
+		       SELECT d.subject, d.salt, d.value FROM log_detached d
+		        WHERE log_commits(e.data::text) AND d.workspace_id = e.workspace_id AND d.position BETWEEN e.position AND e.position
+		        ORDER BY d.position LIMIT 1) AS d ON true`
 
 // queryInOrder queries rows in the order of an index, and turns sorts off so that PostgreSQL must
 // use that index. While its statistics do not know a workspace, PostgreSQL expects one row there.
@@ -47,7 +58,7 @@ func (l *Log) Read(ctx context.Context, workspaceID string, after int64, limit i
 		entries, err = scanEntries(rows, workspaceID)
 		return err
 	}, `
-		SELECT `+entryColumns+` FROM event_log e
+		SELECT `+entryColumns+` FROM `+FromLog+`
 		 WHERE e.workspace_id = $1 AND e.position > $2 ORDER BY e.position LIMIT $3`,
 		workspaceID, after, limit)
 	if err != nil {
@@ -70,13 +81,25 @@ func scanEntries(rows pgx.Rows, workspaceID string) ([]domain.Entry, error) {
 }
 
 func scanEntry(rows pgx.Rows, e *domain.Entry, more ...any) error {
-	var chain []byte
-	if err := rows.Scan(append([]any{&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &chain}, more...)...); err != nil {
+	var (
+		chain, salt []byte
+		value       *string
+	)
+	if err := rows.Scan(append([]any{&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &chain, &salt, &value}, more...)...); err != nil {
 		return fmt.Errorf("scan an entry: %w", err)
 	}
 	e.CreatedAt = e.CreatedAt.UTC()
 	copy(e.Chain[:], chain)
+	SetDetached(e, salt, value)
 	return nil
+}
+
+// SetDetached gives an entry its detached value, as FromLog has it.
+func SetDetached(e *domain.Entry, salt []byte, value *string) {
+	if value != nil {
+		e.Value = *value
+		copy(e.Salt[:], salt)
+	}
 }
 
 // readPage is how many entries a walk reads at a time.

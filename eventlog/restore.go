@@ -31,7 +31,7 @@ func (l *Log) Restore(ctx context.Context, first map[string]int64, drafts ...dom
 	if len(drafts) == 0 {
 		return nil, nil
 	}
-	if drafts, err = checked(drafts); err != nil {
+	if drafts, err = checked(drafts, true); err != nil {
 		return nil, err
 	}
 	began := time.Now()

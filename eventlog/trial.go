@@ -148,10 +148,11 @@ func (t *Trial) meet(ctx context.Context, drafts []domain.Draft) error {
 // held finds the drafts whose id the log already has. It returns, by their index, whether the
 // content is the same.
 func (t *Trial) held(ctx context.Context, drafts []domain.Draft) (map[int]bool, error) {
-	var workspaces, ids, types, data []string
+	var workspaces, ids, types, opens, values []string
 	for i := range drafts {
 		d := &drafts[i]
-		workspaces, ids, types, data = append(workspaces, d.WorkspaceID), append(ids, d.ID), append(types, d.Type), append(data, d.Data)
+		workspaces, ids, types = append(workspaces, d.WorkspaceID), append(ids, d.ID), append(types, d.Type)
+		opens, values = append(opens, d.Open()), append(values, d.Value())
 	}
 	held := map[int]bool{}
 	err := queryInOrder(ctx, t.log.pool, func(rows pgx.Rows) error {
@@ -164,9 +165,12 @@ func (t *Trial) held(ctx context.Context, drafts []domain.Draft) (map[int]bool, 
 			return nil
 		})
 		return err //nolint:wrapcheck // wrapped by Append
-	}, `SELECT k.n, e.type = k.type AND e.data = k.data
-	      FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS k (workspace_id, id, type, data, n)
-	     CROSS JOIN LATERAL (SELECT e.type, e.data::text AS data FROM event_log e
-	            WHERE e.workspace_id = k.workspace_id AND e.id BETWEEN k.id AND k.id ORDER BY e.id LIMIT 1) AS e`, workspaces, ids, types, data)
+	}, `SELECT k.n, e.type = k.type AND log_same(e.data::text, d.salt, k.workspace_id, k.id, k.open, nullif(k.value, ''))
+	      FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS k (workspace_id, id, type, open, value, n)
+	     CROSS JOIN LATERAL (SELECT e.workspace_id, e.position, e.type, e.data FROM event_log e
+	            WHERE e.workspace_id = k.workspace_id AND e.id BETWEEN k.id AND k.id ORDER BY e.id LIMIT 1) AS e
+	      LEFT JOIN LATERAL (SELECT d.salt FROM log_detached d
+	            WHERE d.workspace_id = e.workspace_id AND d.position BETWEEN e.position AND e.position ORDER BY d.position LIMIT 1) AS d ON true`,
+		workspaces, ids, types, opens, values)
 	return held, err
 }

@@ -21,7 +21,7 @@ func (l *Log) Unknown(ctx context.Context, workspaceIDs ...string) (unknown []st
 		// a position that no log has. Only a workspace that does not exist gives outcomes and no
 		// head.
 		unknown, err = l.unknown(ctx, `SELECT k.id FROM unnest($1::text[]) WITH ORDINALITY AS k (id, n)
-			 CROSS JOIN LATERAL log_append(k.id, $2, -1, true, '{}', '{}', '{}', '{}', '{}', 0) AS a
+			 CROSS JOIN LATERAL log_append(k.id, $2, -1, true, '{}', '{}', '{}', '{}', '{}', '{}', '{}', 0) AS a
 			 WHERE a.head IS NULL AND a.outcomes IS NOT NULL ORDER BY k.n`, workspaceIDs, l.clock())
 	}
 	if err != nil {

@@ -24,12 +24,12 @@ $$;
 REVOKE ALL ON
     access_revision, anomaly, anomaly_acknowledged, api_key, api_key_secret, api_key_use, append_trace, charge, client, client_credit, closed_period,
     attempt_rollup, console_audit, console_link, console_session, contractor, credit_move, event_cosignature, event_log, event_rollup, event_rollup_cursor, event_tile, event_tree, goose_db_version, ingest_position, invoice, key_rollup, log_checkpoint, log_failure,
-    log_head, log_skip, log_under_way, payment, rate_count, removed_billed_charge, removed_charge, removed_time_entry, replay_audit, request_log,
+    log_detached, log_forgotten, log_head, log_skip, log_under_way, payment, rate_count, removed_billed_charge, removed_charge, removed_time_entry, replay_audit, request_log,
     request_refused, request_rollup, secret_key, service_key, service_setting, time_entry, webhook, webhook_cursor, webhook_delivery,
     webhook_instance, webhook_mail, webhook_waiting, workspace, workspace_move, cursor_key
     FROM ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor;
 -- Workspaces are moved by the owner.
-GRANT SELECT ON event_log, goose_db_version, log_head, workspace_move, cursor_key TO ledgerfeed_service;
+GRANT SELECT ON event_log, goose_db_version, log_detached, log_forgotten, log_head, workspace_move, cursor_key TO ledgerfeed_service;
 GRANT SELECT, INSERT ON console_audit TO ledgerfeed_service;
 GRANT SELECT, DELETE ON append_trace TO ledgerfeed_service;
 GRANT SELECT, INSERT, UPDATE, DELETE ON
@@ -50,7 +50,7 @@ BEGIN
     END LOOP;
     FOR f IN SELECT oid::regprocedure FROM pg_proc
               WHERE pronamespace = quote_ident(current_schema())::regnamespace AND (prosecdef OR proname = 'workspace_unmake')
-                AND proname IN ('log_append', 'log_publish', 'log_trace', 'workspace_create', 'workspace_unmake', 'webhook_delivery_days') LOOP
+                AND proname IN ('log_append', 'log_publish', 'log_trace', 'log_forget', 'workspace_create', 'workspace_unmake', 'webhook_delivery_days') LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC, ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor', f);
     END LOOP;
     -- It looks for whole days of the request log that are old, and empties them.
@@ -60,14 +60,14 @@ BEGIN
 END
 $$;
 GRANT EXECUTE ON FUNCTION
-    log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean),
-    log_publish(text, timestamptz, json), log_trace(text, text[], text[], text[]), workspace_create(text, text, timestamptz), webhook_delivery_days(date, date)
+    log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], text[], bytea[], integer, boolean),
+    log_publish(text, timestamptz, json), log_trace(text, text[], text[], text[]), workspace_create(text, text, timestamptz), webhook_delivery_days(date, date), log_forget(text, integer)
     TO ledgerfeed_service;
 
 -- ledgerfeed_writer: producers. They append, and read no table.
 GRANT SELECT ON goose_db_version TO ledgerfeed_writer;
 GRANT EXECUTE ON FUNCTION
-    log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean),
+    log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], text[], bytea[], integer, boolean),
     log_publish(text, timestamptz, json), log_trace(text, text[], text[], text[])
     TO ledgerfeed_writer;
 
@@ -75,6 +75,6 @@ GRANT EXECUTE ON FUNCTION
 -- and what is made of it; no keys, secrets, sessions or webhooks.
 GRANT SELECT ON
     anomaly, anomaly_acknowledged, charge, client, client_credit, closed_period, contractor, credit_move, event_log, event_tile, event_tree, goose_db_version, invoice,
-    log_checkpoint, log_failure, log_head, log_skip, payment, removed_billed_charge, removed_charge, removed_time_entry, replay_audit,
+    log_checkpoint, log_detached, log_failure, log_forgotten, log_head, log_skip, payment, removed_billed_charge, removed_charge, removed_time_entry, replay_audit,
     time_entry, workspace
     TO ledgerfeed_auditor;

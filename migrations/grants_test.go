@@ -25,7 +25,7 @@ func as(t *testing.T, url, role string) *pgx.Conn {
 }
 
 const appendOne = `SELECT positions FROM log_append('acme', clock_timestamp(), NULL, false,
-	ARRAY['evt_%d'], ARRAY['client.recorded'], ARRAY[NULL]::timestamptz[], ARRAY['{"client_id":"c","name":"C"}'], ARRAY[NULL]::text[], 1000)`
+	ARRAY['evt_%d'], ARRAY['client.recorded'], ARRAY[NULL]::timestamptz[], ARRAY['{"client_id":"c","name":"C"}'], ARRAY[NULL]::text[], NULL, NULL, 1000)`
 
 // TestRoles: each role may do what it is for, and nothing that it must not.
 func TestRoles(t *testing.T) {
@@ -152,7 +152,7 @@ func TestProducersCannotBreakTheLog(t *testing.T) {
 		}
 	}
 	one := func(now, id, typ, created, data, public string, restore bool) error {
-		_, err := owner.Exec(t.Context(), `SELECT log_append('acme', `+now+`, NULL, false, ARRAY[$1], ARRAY[$2], ARRAY[$3]::timestamptz[], ARRAY[$4], ARRAY[nullif($5, '')], 1000, $6)`,
+		_, err := owner.Exec(t.Context(), `SELECT log_append('acme', `+now+`, NULL, false, ARRAY[$1], ARRAY[$2], ARRAY[$3]::timestamptz[], ARRAY[$4], ARRAY[nullif($5, '')], NULL, NULL, 1000, $6)`,
 			id, typ, created, data, public, restore)
 		return err
 	}
@@ -173,7 +173,7 @@ func TestProducersCannotBreakTheLog(t *testing.T) {
 		"public is no JSON": one("clock_timestamp()", "e2", "invoice.reversed", "2026-01-02Z", data, `not json, "a":1`, false),
 		"public is large":   one("clock_timestamp()", "e2", "invoice.reversed", "2026-01-02Z", data, `{"x":"`+strings.Repeat("x", 200_000)+`"}`, false),
 		"before 1970": func() error {
-			_, err := owner.Exec(t.Context(), `SELECT log_append('new', clock_timestamp(), NULL, false, ARRAY['e1'], ARRAY['invoice.reversed'], ARRAY['0044-03-15 BC'::timestamptz], ARRAY['{}'], ARRAY[NULL]::text[], 1000)`)
+			_, err := owner.Exec(t.Context(), `SELECT log_append('new', clock_timestamp(), NULL, false, ARRAY['e1'], ARRAY['invoice.reversed'], ARRAY['0044-03-15 BC'::timestamptz], ARRAY['{}'], ARRAY[NULL]::text[], NULL, NULL, 1000)`)
 			return err
 		}(),
 	} {

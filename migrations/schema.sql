@@ -526,6 +526,24 @@ COMMENT ON COLUMN log_checkpoint.rules IS 'The oldest version of the rules that 
 COMMENT ON COLUMN log_checkpoint.chain IS 'The first 8 bytes of the chain value at position; null: not kept. Consumer groups of other programs keep it.';
 CREATE INDEX log_checkpoint_troubled ON public.log_checkpoint USING btree (workspace_id, consumer) WHERE (failures > 0);
 
+CREATE TABLE log_detached (
+    workspace_id text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    subject text COLLATE "C" NOT NULL,
+    salt bytea NOT NULL,
+    value text NOT NULL,
+    CONSTRAINT log_detached_pkey PRIMARY KEY (workspace_id, "position"),
+    CONSTRAINT log_detached_salt_check CHECK ((octet_length(salt) = 32)),
+    CONSTRAINT log_detached_value_check CHECK (((octet_length(value) <= 131072) AND (json_typeof((value)::json) = 'object'::text)))
+);
+COMMENT ON TABLE log_detached IS 'The detached fields of entries, which can be forgotten. Rows are never changed.';
+COMMENT ON COLUMN log_detached.position IS 'Of the entry.';
+COMMENT ON COLUMN log_detached.subject IS 'Whom the fields are about: client:ID, contractor:ID, or both with a space between them.';
+COMMENT ON COLUMN log_detached.salt IS '32 random bytes, without which the commitment cannot be compared with a guess.';
+COMMENT ON COLUMN log_detached.value IS 'The detached fields that the entry gives, as a JSON object in canonical form; text, because the commitment covers the exact bytes.';
+CREATE TRIGGER log_detached_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON public.log_detached FOR EACH STATEMENT EXECUTE FUNCTION log_detached_refuse();
+CREATE TRIGGER log_detached_removes_one AFTER DELETE ON public.log_detached REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION event_log_removed();
+
 CREATE TABLE log_failure (
     workspace_id text COLLATE "C" NOT NULL,
     consumer text COLLATE "C" NOT NULL,
@@ -548,6 +566,23 @@ COMMENT ON COLUMN log_failure.error IS 'The consumer''s error.';
 COMMENT ON COLUMN log_failure.times IS 'How often it happened.';
 COMMENT ON COLUMN log_failure.first_at IS 'When it first happened.';
 COMMENT ON COLUMN log_failure.last_at IS 'When it last happened.';
+
+CREATE TABLE log_forgotten (
+    workspace_id text COLLATE "C" NOT NULL,
+    subject text COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    reached bigint NOT NULL DEFAULT 0,
+    deleted bigint NOT NULL DEFAULT 0,
+    ended_at timestamp with time zone,
+    CONSTRAINT log_forgotten_pkey PRIMARY KEY (workspace_id, subject, "position")
+);
+COMMENT ON TABLE log_forgotten IS 'Who was forgotten, and how far the deletion of detached values has come. log_append writes it with the entry.';
+COMMENT ON COLUMN log_forgotten.subject IS 'client:ID or contractor:ID.';
+COMMENT ON COLUMN log_forgotten.position IS 'Of the entry that forgets. Values of entries before it are deleted.';
+COMMENT ON COLUMN log_forgotten.reached IS 'Position up to which the values are deleted.';
+COMMENT ON COLUMN log_forgotten.deleted IS 'How many values were deleted.';
+COMMENT ON COLUMN log_forgotten.ended_at IS 'When no value was left; null: the deletion goes on.';
+CREATE INDEX log_forgotten_pending ON public.log_forgotten USING btree (workspace_id, "position") WHERE (ended_at IS NULL);
 
 CREATE TABLE log_head (
     workspace_id text COLLATE "C" NOT NULL,
@@ -1176,7 +1211,7 @@ END
 $function$;
 COMMENT ON FUNCTION event_log_removed() IS 'Refuses to remove entries of another workspace than the one that the transaction names.';
 
-CREATE OR REPLACE FUNCTION public.log_append(w text, now timestamp with time zone, expected bigint, whole boolean, ids text[], types text[], created timestamp with time zone[], data text[], public text[], wait integer DEFAULT NULL::integer, restore boolean DEFAULT false, OUT head bigint, OUT outcomes text[], OUT positions bigint[], OUT times timestamp with time zone[])
+CREATE OR REPLACE FUNCTION public.log_append(w text, now timestamp with time zone, expected bigint, whole boolean, ids text[], types text[], created timestamp with time zone[], data text[], public text[], detached text[], salts bytea[], wait integer DEFAULT NULL::integer, restore boolean DEFAULT false, OUT head bigint, OUT outcomes text[], OUT positions bigint[], OUT times timestamp with time zone[])
  RETURNS record
  LANGUAGE plpgsql
  SECURITY DEFINER
@@ -1202,11 +1237,17 @@ DECLARE
     a_data text[] := '{}';
     a_pub  text[] := '{}';
     a_ch   bytea[] := '{}';
+    d_pos  bigint[] := '{}';
+    d_of   text[] := '{}';
+    d_salt bytea[] := '{}';
+    d_val  text[] := '{}';
+    m      integer := 0;
     k      integer := 0;
     began  timestamptz;
     was    text;
     linked bytea;
     shown  text;
+    kept   text;
     next   bigint;
     single boolean;
     fits   boolean;
@@ -1221,10 +1262,13 @@ BEGIN
                   DETAIL = json_build_object('now', log_stamp(now), 'database', log_stamp(log_clock()))::text,
                   HINT = 'Nothing of this call was appended. Set the clocks right.';
     END IF;
-    -- Times ahead of now date all later entries of the workspace.
-    IF restore AND NOT pg_has_role(session_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = 'event_log'::regclass), 'MEMBER')
-       AND NOT coalesce(pg_has_role(session_user, to_regrole('ledgerfeed_service'), 'MEMBER'), false) THEN
-        RAISE EXCEPTION 'this account may append, but not restore' USING ERRCODE = 'insufficient_privilege';
+    -- Times ahead of now date all later entries of the workspace. Two conditions, because the second
+    -- one costs as much as a tenth of an append.
+    IF restore THEN
+        IF NOT pg_has_role(session_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = 'event_log'::regclass), 'MEMBER')
+           AND NOT coalesce(pg_has_role(session_user, to_regrole('ledgerfeed_service'), 'MEMBER'), false) THEN
+            RAISE EXCEPTION 'this account may append, but not restore' USING ERRCODE = 'insufficient_privilege';
+        END IF;
     END IF;
     IF wait IS NULL THEN
         SELECT * INTO h FROM log_head l WHERE l.workspace_id = w FOR UPDATE;
@@ -1294,7 +1338,17 @@ BEGIN
             at := coalesce(at, greatest(now, last));
             stamp := log_stamp(at);
             next := h.position + 1;
-            linked := log_chain(h.chain, next, ids[i], types[i], stamp, data[i]);
+            kept := data[i];
+            IF detached[i] IS NOT NULL THEN
+                IF octet_length(salts[i]) IS DISTINCT FROM 32 THEN
+                    RAISE EXCEPTION 'the salt of the entry % is not 32 bytes', ids[i] USING ERRCODE = 'check_violation';
+                END IF;
+                kept := log_stored(kept, salts[i], w, ids[i], detached[i]);
+            END IF;
+            IF log_commits(data[i]) AND (detached[i] IS NOT NULL OR NOT restore) THEN
+                RAISE EXCEPTION 'the data of the entry % is a stored form', ids[i] USING ERRCODE = 'check_violation';
+            END IF;
+            linked := log_chain(h.chain, next, ids[i], types[i], stamp, kept);
             IF json_typeof(public[i]::json) <> 'object' THEN
                 RAISE EXCEPTION 'the public data of the entry % is no object', ids[i] USING ERRCODE = 'check_violation';
             END IF;
@@ -1302,19 +1356,24 @@ BEGIN
         END IF;
         IF fits AND single THEN
             INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
-            VALUES (w, next, ids[i], types[i], at, data[i]::json, shown, linked)
+            VALUES (w, next, ids[i], types[i], at, kept::json, shown, linked)
                 ON CONFLICT (workspace_id, id) DO NOTHING;
             is_new := FOUND;
+            IF is_new AND detached[i] IS NOT NULL THEN
+                INSERT INTO log_detached (workspace_id, position, subject, salt, value)
+                VALUES (w, next, log_subject(types[i], data[i]::json), salts[i], detached[i]);
+            END IF;
         ELSE
             is_new := false;
         END IF;
         IF known AND NOT is_new THEN
-            SELECT e.type, e.data::text AS data, e.position, e.created_at INTO old
-              FROM event_log e WHERE e.workspace_id = w AND e.id BETWEEN ids[i] AND ids[i] ORDER BY e.id;
+            SELECT e.type, e.data::text AS data, e.position, e.created_at,
+                   (SELECT d.salt FROM log_detached d WHERE d.workspace_id = e.workspace_id AND d.position BETWEEN e.position AND e.position ORDER BY d.position LIMIT 1) AS salt
+              INTO old FROM event_log e WHERE e.workspace_id = w AND e.id BETWEEN ids[i] AND ids[i] ORDER BY e.id;
             IF FOUND THEN
                 positions[i] := old.position;
                 times[i] := old.created_at;
-                IF old.type = types[i] AND old.data = data[i] THEN
+                IF old.type = types[i] AND log_same(old.data, old.salt, w, ids[i], data[i], detached[i]) THEN
                     outcomes[i] := 'skipped';
                 ELSE
                     outcomes[i] := 'other_content';
@@ -1346,9 +1405,16 @@ BEGIN
             a_id[k] := ids[i];
             a_type[k] := types[i];
             a_at[k] := at;
-            a_data[k] := data[i];
+            a_data[k] := kept;
             a_pub[k] := shown;
             a_ch[k] := linked;
+            IF detached[i] IS NOT NULL THEN
+                m := m + 1;
+                d_pos[m] := next;
+                d_of[m] := log_subject(types[i], data[i]::json);
+                d_salt[m] := salts[i];
+                d_val[m] := detached[i];
+            END IF;
         END IF;
     END LOOP;
     IF k = 0 OR (whole AND refuse) THEN
@@ -1361,13 +1427,22 @@ BEGIN
         INSERT INTO event_log (workspace_id, position, id, type, created_at, data, public_event, chain)
         SELECT w, t.position, t.id, t.type, t.at, t.data::json, t.pub, t.chain
           FROM unnest(a_pos, a_id, a_type, a_at, a_data, a_pub, a_ch) AS t (position, id, type, at, data, pub, chain);
+        IF m > 0 THEN
+            INSERT INTO log_detached (workspace_id, position, subject, salt, value)
+            SELECT w, t.position, t.subject, t.salt, t.value FROM unnest(d_pos, d_of, d_salt, d_val) AS t (position, subject, salt, value);
+        END IF;
+    END IF;
+    IF types && ARRAY['client.forgotten', 'contractor.forgotten'] THEN
+        INSERT INTO log_forgotten (workspace_id, subject, position)
+        SELECT w, log_forgets(u.type, u.data::json), u.position FROM unnest(types, data, positions, outcomes) AS u (type, data, position, outcome)
+         WHERE u.outcome = 'appended' AND log_forgets(u.type, u.data::json) IS NOT NULL;
     END IF;
     head := h.position;
     linked := h.chain;
     UPDATE log_head SET position = head, created_at = last, chain = linked WHERE workspace_id = w;
 END
 $function$;
-COMMENT ON FUNCTION log_append(text,timestamp with time zone,bigint,boolean,text[],text[],timestamp with time zone[],text[],text[],integer,boolean) IS 'The one way into the log.';
+COMMENT ON FUNCTION log_append(text,timestamp with time zone,bigint,boolean,text[],text[],timestamp with time zone[],text[],text[],text[],bytea[],integer,boolean) IS 'The one way into the log.';
 
 CREATE OR REPLACE FUNCTION public.log_chain(before bytea, pos bigint, id text, type text, stamp text, data text)
  RETURNS bytea
@@ -1406,6 +1481,71 @@ BEGIN
 END
 $function$;
 COMMENT ON FUNCTION log_closed(text) IS 'Refuses an append to a workspace whose head is closed, with SQLSTATE LF009 and a detail that is JSON.';
+
+CREATE OR REPLACE FUNCTION public.log_commits(stored text)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+RETURN ("right"(stored, 51) ~~ ',"~":"%"}'::text);
+COMMENT ON FUNCTION log_commits(text) IS 'Whether a stored form has a commitment to detached fields.';
+
+CREATE OR REPLACE FUNCTION public.log_detached_refuse()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    IF TG_OP = 'DELETE' AND current_setting('ledgerfeed.removes', true) <> '' THEN
+        RETURN NULL;
+    END IF;
+    RAISE EXCEPTION '% on log_detached is refused', TG_OP
+        USING ERRCODE = 'insufficient_privilege',
+              HINT = 'Detached values are never changed. ledgerfeed person forget deletes those of a person.';
+END
+$function$;
+COMMENT ON FUNCTION log_detached_refuse() IS 'Keeps detached values as they were appended.';
+
+CREATE OR REPLACE FUNCTION public.log_forget(w text, slice integer, OUT more boolean, OUT deleted bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET enable_seqscan TO 'off'
+ SET enable_sort TO 'off'
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+DECLARE
+    f    log_forgotten%ROWTYPE;
+    upto bigint;
+    now  timestamptz := clock_timestamp();
+    seen bigint := (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = w AND c.consumer = 'read_models');
+BEGIN
+    deleted := 0;
+    SELECT * INTO f FROM log_forgotten g
+     WHERE g.workspace_id = w AND g.ended_at IS NULL AND g.position <= seen ORDER BY g.position LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        more := false;
+        RETURN;
+    END IF;
+    upto := least(f.reached + greatest(slice, 1), f.position);
+    PERFORM set_config('ledgerfeed.removes', w, true); -- the triggers see that only this workspace is concerned
+    DELETE FROM log_detached d
+     WHERE d.workspace_id = w AND d.position > f.reached AND d.position <= upto AND f.subject = ANY (string_to_array(d.subject, ' '));
+    GET DIAGNOSTICS deleted = ROW_COUNT;
+    PERFORM set_config('ledgerfeed.removes', '', true);
+    UPDATE log_forgotten g
+       SET reached = upto, deleted = g.deleted + log_forget.deleted,
+           ended_at = CASE WHEN upto = f.position THEN now END
+     WHERE g.workspace_id = w AND g.subject = f.subject AND g.position = f.position;
+    more := EXISTS (SELECT FROM log_forgotten g WHERE g.workspace_id = w AND g.ended_at IS NULL AND g.position <= seen);
+END
+$function$;
+COMMENT ON FUNCTION log_forget(text,integer) IS 'Deletes a slice of the detached values of somebody who is forgotten. The only way to delete them.';
+
+CREATE OR REPLACE FUNCTION public.log_forgets(type text, data json)
+ RETURNS text
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN CASE type WHEN 'client.forgotten'::text THEN ('client:'::text || (data ->> 'client_id'::text)) WHEN 'contractor.forgotten'::text THEN ('contractor:'::text || (data ->> 'contractor_id'::text)) ELSE NULL::text END;
+COMMENT ON FUNCTION log_forgets(text,json) IS 'Whom an entry forgets; null: it forgets nobody.';
 
 CREATE OR REPLACE FUNCTION public.log_patience(wait integer)
  RETURNS integer
@@ -1456,6 +1596,8 @@ DECLARE
     created timestamptz[];
     data    text[];
     public  text[];
+    apart   text[];
+    salts   bytea[];
     indexes integer[];
     done    record;
     reason  text;
@@ -1463,13 +1605,14 @@ DECLARE
 BEGIN
     SELECT array_agg(t.e->>'id' ORDER BY t.n), array_agg(t.e->>'type' ORDER BY t.n),
            array_agg((t.e->>'created_at')::timestamptz ORDER BY t.n), array_agg(t.e->>'data' ORDER BY t.n),
-           array_agg(t.e->>'public' ORDER BY t.n), array_agg((t.e->>'index')::integer ORDER BY t.n)
-      INTO ids, types, created, data, public, indexes
+           array_agg(t.e->>'public' ORDER BY t.n), array_agg(t.e->>'value' ORDER BY t.n),
+           array_agg(decode(t.e->>'salt', 'hex') ORDER BY t.n), array_agg((t.e->>'index')::integer ORDER BY t.n)
+      INTO ids, types, created, data, public, apart, salts, indexes
       FROM json_array_elements(entries) WITH ORDINALITY AS t (e, n);
     IF ids IS NULL THEN
         RETURN;
     END IF;
-    SELECT * INTO done FROM log_append(w, now, NULL, true, ids, types, created, data, public, 10000);
+    SELECT * INTO done FROM log_append(w, now, NULL, true, ids, types, created, data, public, apart, salts, 10000);
     FOR i IN 1..array_length(ids, 1) LOOP
         IF done.outcomes[i] IN ('appended', 'skipped') THEN
             CONTINUE;
@@ -1492,12 +1635,36 @@ END
 $function$;
 COMMENT ON FUNCTION log_publish(text,timestamp with time zone,json) IS 'log_append as one statement of a producer''s transaction: a refused entry is an exception of SQLSTATE LF001, whose detail is JSON.';
 
+CREATE OR REPLACE FUNCTION public.log_same(stored text, salt bytea, w text, id text, open text, value text)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN CASE WHEN ((value IS NULL) AND (stored = open)) THEN true WHEN (NOT log_commits(stored)) THEN false WHEN (salt IS NULL) THEN (("left"(stored, '-51'::integer) || '}'::text) = open) ELSE ((value IS NOT NULL) AND (stored = log_stored(open, salt, w, id, value))) END;
+COMMENT ON FUNCTION log_same(text,bytea,text,text,text,text) IS 'Whether a stored entry, with the salt of its detached value, has the same data as an entry that is offered.';
+
 CREATE OR REPLACE FUNCTION public.log_stamp(at timestamp with time zone)
  RETURNS text
  LANGUAGE sql
  STABLE PARALLEL SAFE
 RETURN to_char((at AT TIME ZONE 'UTC'::text), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'::text);
 COMMENT ON FUNCTION log_stamp(timestamp with time zone) IS 'A publish time in its public form.';
+
+CREATE OR REPLACE FUNCTION public.log_stored(open text, salt bytea, w text, id text, value text)
+ RETURNS text
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN ((("left"(open, '-1'::integer) || ',"~":"'::text) || translate(rtrim(encode(sha256(((convert_to('ledgerfeed/detached/1
+'::text, 'UTF8'::name) || salt) || convert_to(((((w || '
+'::text) || id) || '
+'::text) || value), 'UTF8'::name))), 'base64'::text), '='::text), '+/'::text, '-_'::text)) || '"}'::text);
+COMMENT ON FUNCTION log_stored(text,bytea,text,text,text) IS 'The stored form of an entry, from its data without the detached fields and from these.';
+
+CREATE OR REPLACE FUNCTION public.log_subject(type text, data json)
+ RETURNS text
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN concat_ws(' '::text, CASE WHEN (type <> 'contractor.recorded'::text) THEN ('client:'::text || (data ->> 'client_id'::text)) ELSE NULL::text END, CASE WHEN (type = ANY (ARRAY['contractor.recorded'::text, 'time_entry.recorded'::text])) THEN ('contractor:'::text || (data ->> 'contractor_id'::text)) ELSE NULL::text END);
+COMMENT ON FUNCTION log_subject(text,json) IS 'Whom the detached fields of an entry are about.';
 
 CREATE OR REPLACE FUNCTION public.log_trace(w text, ids text[], traces text[], outcomes text[])
  RETURNS void

@@ -108,8 +108,12 @@ func TestUpSideBySide(t *testing.T) {
 	}
 }
 
+// noWayBack are the files after which an older version could not read what is stored: their Down
+// refuses, and changes nothing.
+var noWayBack = []string{"00002_detached.sql"}
+
 // TestDownTakesBackWhatUpMade goes up file by file, and from each back and up
-// again: the schema is the same to the letter, and empty at the end.
+// again: the schema is the same to the letter.
 func TestDownTakesBackWhatUpMade(t *testing.T) {
 	t.Parallel()
 	url := testkit.EmptyDatabase(t)
@@ -144,6 +148,13 @@ func TestDownTakesBackWhatUpMade(t *testing.T) {
 		after := step(name+" up", provider.UpByOne)
 		if after == before {
 			t.Errorf("%s changes nothing", name)
+		}
+		if slices.Contains(noWayBack, name) {
+			if _, err := provider.Down(t.Context()); err == nil || dump(t, pool) != after {
+				t.Errorf("%s down: %v", name, err)
+			}
+			before = after
+			continue
 		}
 		if back := step(name+" down", provider.Down); back != before {
 			t.Errorf("%s is not taken back whole: %s", name, firstDifference(back, before))

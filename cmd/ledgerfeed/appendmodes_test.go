@@ -140,7 +140,7 @@ func TestAppendRestores(t *testing.T) {
 	url, file := testkit.NewDatabase(t), filepath.Join(t.TempDir(), "export.ndjson")
 	var text strings.Builder
 	for i := range 1100 {
-		fmt.Fprintf(&text, `{"workspace_id":"w%d","id":"e%d","type":"client.recorded","created_at":%q,"data":{"client_id":"c","name":"%d"}}`+"\n",
+		fmt.Fprintf(&text, `{"workspace_id":"w%d","id":"e%d","type":"client.recorded","created_at":%q,"data":{"client_id":"c","name":"%d"},"salt":"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"}`+"\n",
 			i%2, i, time.Now().Add(time.Duration(i)*time.Hour).UTC().Format("2006-01-02T15:04:05.000Z"), i)
 	}
 	export := text.String()

@@ -192,17 +192,18 @@ func (c *foldCheck) fold(tx pgx.Tx, workspaceID string, through int64) (*domain.
 		c.states[workspaceID] = state
 	}
 	rows, err := tx.Query(c.t.Context(), `
-		SELECT position, id, type, created_at, data::text FROM event_log
-		 WHERE workspace_id = $1 AND position > $2 AND position <= $3 ORDER BY position`, workspaceID, state.Position, through)
+		SELECT e.position, e.id, e.type, e.created_at, e.data::text, coalesce(d.value, '')
+		  FROM event_log e LEFT JOIN log_detached d USING (workspace_id, position)
+		 WHERE e.workspace_id = $1 AND e.position > $2 AND e.position <= $3 ORDER BY e.position`, workspaceID, state.Position, through)
 	if err != nil {
 		return nil, err
 	}
 	e := domain.Entry{WorkspaceID: workspaceID}
-	_, err = pgx.ForEachRow(rows, []any{&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &e.Value}, func() error {
 		if e.Position != state.Position+1 {
 			return fmt.Errorf("position %d follows %d", e.Position, state.Position)
 		}
-		next := domain.Entry{WorkspaceID: workspaceID, Position: e.Position, ID: e.ID, Type: e.Type, CreatedAt: e.CreatedAt, Data: e.Data}
+		next := domain.Entry{WorkspaceID: workspaceID, Position: e.Position, ID: e.ID, Type: e.Type, CreatedAt: e.CreatedAt, Data: e.Data, Value: e.Value}
 		state.Apply(&next)
 		return nil
 	})
@@ -221,10 +222,12 @@ func (c *foldCheck) holds(file string) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		var data string
-		err = c.conn.QueryRow(c.t.Context(), `SELECT data::text FROM event_log WHERE workspace_id = $1 AND id = $2`, d.WorkspaceID, d.ID).Scan(&data)
-		if err != nil || data != d.Data {
-			c.t.Fatalf("the acknowledged entry %s of %s: %v, %s", d.ID, d.WorkspaceID, err, data)
+		e := domain.Entry{Type: d.Type}
+		err = c.conn.QueryRow(c.t.Context(), `
+			SELECT e.data::text, coalesce(d.value, '') FROM event_log e LEFT JOIN log_detached d USING (workspace_id, position)
+			 WHERE e.workspace_id = $1 AND e.id = $2`, d.WorkspaceID, d.ID).Scan(&e.Data, &e.Value)
+		if err != nil || e.Whole() != d.Data {
+			c.t.Fatalf("the acknowledged entry %s of %s: %v, %s", d.ID, d.WorkspaceID, err, e.Whole())
 		}
 	}
 }

@@ -285,7 +285,7 @@ func TestReplayIsInterrupted(t *testing.T) {
 			var sessions int
 			err := conn.QueryRow(t.Context(), `
 				SELECT count(*) FROM pg_stat_activity
-				 WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%public_event, chain, %FROM event_log%'`).Scan(&sessions)
+				 WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '%e.public_event, e.chain, %FROM event_log%'`).Scan(&sessions)
 			if err == nil && sessions > 0 != want {
 				err = fmt.Errorf("%d sessions read the log", sessions)
 			}

@@ -53,7 +53,7 @@ func draftOf(workspaceID string, msg *message.Message) (domain.Draft, error) {
 
 // messageOf makes a message from an entry.
 func messageOf(e *domain.Entry) *message.Message {
-	msg := message.NewMessage(e.ID, message.Payload(e.Data))
+	msg := message.NewMessage(e.ID, message.Payload(e.Whole()))
 	msg.Metadata.Set(MetadataType, e.Type)
 	msg.Metadata.Set(MetadataCreatedAt, domain.FormatTime(e.CreatedAt))
 	msg.Metadata.Set(MetadataPosition, strconv.FormatInt(e.Position, 10))

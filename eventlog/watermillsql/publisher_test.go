@@ -69,7 +69,7 @@ func TestPublishIsAppend(t *testing.T) {
 	}
 	want, got := b.entries(t, "w"), b.entries(t, "v")
 	for i := range want {
-		want[i].WorkspaceID = got[i].WorkspaceID
+		want[i].WorkspaceID, want[i].Salt = got[i].WorkspaceID, got[i].Salt
 		if p, a := got[i].AppendNDJSON(nil), want[i].AppendNDJSON(nil); !bytes.Equal(p, a) {
 			t.Errorf("published %s, appended %s", p, a)
 		}

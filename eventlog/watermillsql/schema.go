@@ -73,16 +73,16 @@ func (s Schema) SelectQuery(params wsql.SelectQueryParams) (wsql.Query, error) {
 				SELECT g.position, h.workspace_id, h.position AS head,
 				       g.chain IS NULL AND g.position <= h.position OR ` + eventlog.HoldsMark("h.workspace_id", "g.position", "g.chain") + ` AS held
 				  FROM consumer_group g JOIN log_head h ON h.workspace_id = $1)
-			(SELECT e.position, e.id, e.type, e.created_at, e.data::text, e.workspace_id, e.chain, p.held, p.head
+			(SELECT e.position, e.id, e.type, e.created_at, e.data::text, e.workspace_id, e.chain, d.salt, d.value, p.held, p.head
 			  FROM place p
 			  JOIN log_checkpoint visible ON visible.workspace_id = $1 AND visible.consumer = '` + eventlog.ReadModels + `'
 			  JOIN event_log e ON e.workspace_id = $1
-			       AND e.position > p.position AND e.position <= visible.position
+			       AND e.position > p.position AND e.position <= visible.position` + eventlog.Detached + `
 			 WHERE p.held
 			 ORDER BY e.position
 			 LIMIT $3)
 			UNION ALL
-			SELECT p.position, '', '', now(), '', p.workspace_id, '', p.held, p.head FROM place p WHERE NOT p.held`,
+			SELECT p.position, '', '', now(), '', p.workspace_id, '', NULL, NULL, p.held, p.head FROM place p WHERE NOT p.held`,
 		Args: append(next.Args, cmp.Or(s.BatchSize, defaultBatchSize)),
 	}, nil
 }
@@ -93,16 +93,19 @@ func (s Schema) UnmarshalMessage(params wsql.UnmarshalMessageParams) (wsql.Row, 
 	var (
 		e     domain.Entry
 		chain []byte
+		salt  []byte
+		value *string
 		held  bool
 		head  int64
 	)
-	if err := params.Row.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &e.WorkspaceID, &chain, &held, &head); err != nil {
+	if err := params.Row.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &e.WorkspaceID, &chain, &salt, &value, &held, &head); err != nil {
 		return wsql.Row{}, fmt.Errorf("scan an entry: %w", err)
 	}
 	if !held {
 		return wsql.Row{}, &eventlog.OtherLogError{WorkspaceID: e.WorkspaceID, Position: e.Position, Head: head}
 	}
 	copy(e.Chain[:], chain)
+	eventlog.SetDetached(&e, salt, value)
 	msg := messageOf(&e)
 	return wsql.Row{Offset: e.Position, UUID: []byte(e.ID), Payload: msg.Payload, Msg: msg}, nil
 }

@@ -108,8 +108,8 @@ func TestSubscriberGivesEntries(t *testing.T) {
 			"type": e.Type, "created_at": e.CreatedAt.Format("2006-01-02T15:04:05.000Z"),
 			"position": strconv.FormatInt(e.Position, 10), "workspace_id": "w", "chain": hex.EncodeToString(e.Chain[:]),
 		}
-		if m.UUID != e.ID || string(m.Payload) != e.Data || fmt.Sprint(m.Metadata) != fmt.Sprint(want) {
-			t.Errorf("message %s %s %v, want %s %s %v", m.UUID, m.Payload, m.Metadata, e.ID, e.Data, want)
+		if m.UUID != e.ID || string(m.Payload) != e.Whole() || fmt.Sprint(m.Metadata) != fmt.Sprint(want) {
+			t.Errorf("message %s %s %v, want %s %s %v", m.UUID, m.Payload, m.Metadata, e.ID, e.Whole(), want)
 		}
 		if err := copies.Publish("copy", m); err != nil {
 			t.Error(err)

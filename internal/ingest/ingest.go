@@ -219,6 +219,9 @@ func (a *appender) readItem(index int, msg *Message) (item, error) {
 	if it.place != nil && (d.ID == "" || d.CreatedAt.IsZero()) {
 		return item{}, errPlaceID
 	}
+	if it.place == nil && d.IsStored() {
+		return item{}, eventlog.ErrStoredForm
+	}
 	if it.draft.ID == "" {
 		it.draft.ID = msg.UUID
 	}
@@ -513,7 +516,8 @@ func nextRun(ctx context.Context, items []item, reasons []error, chainAt chainFu
 		if it.place == nil || it.place.position != first.position+int64(i) {
 			return run[:i], nil
 		}
-		e := domain.Entry{Position: it.place.position, ID: it.draft.ID, Type: it.draft.Type, CreatedAt: it.draft.CreatedAt, Data: it.draft.Data}
+		e := it.draft.Entry()
+		e.Position = it.place.position
 		if chain = e.ChainAfter(chain); !known || chain != it.place.chain {
 			if i == 0 {
 				reasons[it.index] = fmt.Errorf("position %d of %s: %w", it.place.position, it.draft.WorkspaceID, errOtherChain)

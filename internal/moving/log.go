@@ -122,8 +122,8 @@ func sameAt(ctx context.Context, m *Mover, h head) error {
 // stored is an entry with the other columns that the log keeps for it.
 type stored struct {
 	domain.Entry
-	public   *string
-	appended *time.Time
+	public, subject *string
+	appended        *time.Time
 }
 
 // copyEntries copies the next entries after the new place's head and returns the new head. more
@@ -157,6 +157,9 @@ func copyEntries(ctx context.Context, m *Mover, after head) (at head, more bool,
 		if _, err := tx.CopyFrom(ctx, pgx.Identifier{"event_log"}, columns, rows); err != nil {
 			return fmt.Errorf("write entries of %s: %w", m.cfg.WorkspaceID, err)
 		}
+		if err := copyDetached(ctx, tx, entries); err != nil {
+			return err
+		}
 		_, err = tx.Exec(ctx, `UPDATE log_head SET position = $2, created_at = $3, chain = $4 WHERE workspace_id = $1`,
 			m.cfg.WorkspaceID, newest.Position, newest.CreatedAt, newest.Chain[:])
 		if err != nil {
@@ -167,11 +170,36 @@ func copyEntries(ctx context.Context, m *Mover, after head) (at head, more bool,
 	return head{newest.Position, newest.Chain[:]}, more, err
 }
 
+// copyDetached writes the detached values of entries.
+func copyDetached(ctx context.Context, tx pgx.Tx, entries []stored) error {
+	var rows [][]any
+	for i := range entries {
+		if e := &entries[i]; e.subject != nil {
+			rows = append(rows, []any{e.WorkspaceID, e.Position, *e.subject, e.Salt[:], e.Value})
+		}
+	}
+	columns := []string{"workspace_id", "position", "subject", "salt", "value"}
+	if _, err := tx.CopyFrom(ctx, pgx.Identifier{"log_detached"}, columns, pgx.CopyFromRows(rows)); err != nil {
+		return fmt.Errorf("write the detached values of %s: %w", entries[0].WorkspaceID, err)
+	}
+	// What an entry forgets may have been copied before, so each place deletes for itself.
+	_, err := tx.Exec(ctx, `
+		INSERT INTO log_forgotten (workspace_id, subject, position)
+		SELECT e.workspace_id, log_forgets(e.type, e.data), e.position FROM event_log e
+		 WHERE e.workspace_id = $1 AND e.position BETWEEN $2 AND $3 AND log_forgets(e.type, e.data) IS NOT NULL`,
+		entries[0].WorkspaceID, entries[0].Position, entries[len(entries)-1].Position)
+	if err != nil {
+		return fmt.Errorf("note who is forgotten in %s: %w", entries[0].WorkspaceID, err)
+	}
+	return nil
+}
+
 // readEntries reads the next entries of the old place and checks their positions and chain. more
 // says that there may be further entries.
 func readEntries(ctx context.Context, m *Mover, after head) (entries []stored, more bool, err error) {
 	rows, err := m.cfg.From.Pool.Query(ctx, `
-		SELECT e.position, e.id, e.type, e.created_at, e.data::text, e.chain, e.public_event, e.appended_at FROM event_log e
+		SELECT e.position, e.id, e.type, e.created_at, e.data::text, e.chain, e.public_event, e.appended_at, d.subject, d.salt, d.value
+		  FROM `+eventlog.FromLog+`
 		 WHERE e.workspace_id = $1 AND e.position > $2 ORDER BY e.position LIMIT $3`, m.cfg.WorkspaceID, after.position, entriesPage)
 	if err != nil {
 		return nil, false, fmt.Errorf("read entries of %s: %w", m.cfg.WorkspaceID, err)
@@ -181,19 +209,22 @@ func readEntries(ctx context.Context, m *Mover, after head) (entries []stored, m
 		size   int
 		before = [32]byte(after.chain)
 		chain  []byte
+		salt   []byte
+		value  *string
 	)
 	for size < copyBytes && rows.Next() {
 		e := stored{Entry: domain.Entry{WorkspaceID: m.cfg.WorkspaceID}}
-		if err := rows.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &chain, &e.public, &e.appended); err != nil {
+		if err := rows.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &chain, &e.public, &e.appended, &e.subject, &salt, &value); err != nil {
 			return nil, false, fmt.Errorf("read entries of %s: %w", m.cfg.WorkspaceID, err)
 		}
 		e.Chain = [32]byte(chain)
 		e.CreatedAt = e.CreatedAt.UTC()
+		eventlog.SetDetached(&e.Entry, salt, value)
 		if e.Position != after.position+int64(len(entries))+1 || e.ChainAfter(before) != e.Chain {
 			return nil, false, &DivergedError{WorkspaceID: m.cfg.WorkspaceID, Position: e.Position, Altered: true}
 		}
 		before = e.Chain
-		size += len(e.Data)
+		size += len(e.Data) + len(e.Value)
 		entries = append(entries, e)
 	}
 	if size < copyBytes {

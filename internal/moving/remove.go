@@ -73,7 +73,7 @@ func prove(ctx context.Context, m *Mover, from *row) error {
 // trail, what belongs to no workspace, and the log's tables, which it clears separately.
 func kept() []string {
 	return []string{
-		"workspace", "log_head", "workspace_move", "api_key", "api_key_secret", "console_audit", "event_log", "log_checkpoint",
+		"workspace", "log_head", "workspace_move", "api_key", "api_key_secret", "console_audit", "event_log", "log_detached", "log_checkpoint",
 		"goose_db_version", "access_revision", "service_key", "service_setting", "secret_key", "ingest_position", "webhook_instance",
 	}
 }
@@ -111,6 +111,12 @@ func clearPlace(ctx context.Context, m *Mover, p *Place) error {
 		err := p.inTx(ctx, func(tx pgx.Tx) error {
 			if err := pg.SetLocal(ctx, tx, "ledgerfeed.removes", m.cfg.WorkspaceID); err != nil {
 				return fmt.Errorf("name the workspace whose log is removed: %w", err)
+			}
+			if _, err := tx.Exec(ctx, `
+				DELETE FROM log_detached WHERE workspace_id = $1 AND position <= coalesce((
+				       SELECT max(e.position) FROM (SELECT e.position FROM event_log e WHERE e.workspace_id = $1 ORDER BY e.position LIMIT $2) AS e), 0)`,
+				m.cfg.WorkspaceID, clearPage); err != nil {
+				return fmt.Errorf("remove detached values of %s: %w", m.cfg.WorkspaceID, err)
 			}
 			tag, err := tx.Exec(ctx, `
 				DELETE FROM event_log WHERE workspace_id = $1 AND position <= coalesce((

@@ -102,6 +102,29 @@ func damages() []damaging {
 				fmt.Sprintf("ws-1: log %s, data: stored %s, folded %s", id, strings.ReplaceAll(data, "{", "{ "), data),
 			}
 		}},
+		{name: "a detached value edited", log: true, among: true, do: func(b *bench) []string {
+			return b.damageDetached(`value = '{"name":"Mallory"}'`)
+		}},
+		{name: "a salt edited", log: true, do: func(b *bench) []string { return b.damageDetached(`salt = sha256('x')`) }},
+		{name: "a detached value gone without an entry that forgets", log: true, among: true, do: func(b *bench) []string {
+			id, commitment := b.detached()
+			b.damage(`DELETE FROM log_detached WHERE workspace_id = 'ws-1' AND position = (SELECT position FROM event_log WHERE workspace_id = 'ws-1' AND id = $1)`, id)
+			return []string{fmt.Sprintf("ws-1: log %s, detached value: stored nothing, folded the value with the commitment %s", id, commitment)}
+		}},
+		{name: "a detached value of somebody else", log: true, do: func(b *bench) []string {
+			id, _ := b.detached()
+			b.damage(`UPDATE log_detached SET subject = 'client:else' WHERE workspace_id = 'ws-1' AND position = (SELECT position FROM event_log WHERE workspace_id = 'ws-1' AND id = $1)`, id)
+			return []string{fmt.Sprintf("ws-1: log %s, subject: stored client:else, folded %s", id, b.text(`SELECT log_subject(type, data) FROM event_log WHERE workspace_id = 'ws-1' AND id = $1`, id))}
+		}},
+		{name: "a deletion that no entry began", log: true, among: true, do: func(b *bench) []string {
+			id, _ := b.detached()
+			b.damage(`INSERT INTO log_forgotten (workspace_id, subject, position, reached, ended_at)
+				SELECT 'ws-1', log_subject(type, data), 900, 900, now() FROM event_log WHERE workspace_id = 'ws-1' AND id = $1`, id)
+			return []string{
+				fmt.Sprintf("ws-1: log position 900, deletion: stored %s, folded nothing", b.text(`SELECT log_subject(type, data) FROM event_log WHERE workspace_id = 'ws-1' AND id = $1`, id)),
+				fmt.Sprintf("ws-1: log %s, detached value: stored a value, folded none: the entry at position 900 forgets it", id),
+			}
+		}},
 		{name: "a chain value edited", log: true, do: func(b *bench) []string {
 			id := b.text(`SELECT id FROM event_log WHERE workspace_id = 'ws-1' AND position = 400`)
 			chain := b.text(`SELECT encode(chain, 'hex') FROM event_log WHERE workspace_id = 'ws-1' AND position = 400`)
@@ -135,6 +158,20 @@ func damages() []damaging {
 			}
 		}},
 	}
+}
+
+// detached is the first entry of a client, with the commitment to its detached value.
+func (b *bench) detached() (id, commitment string) {
+	const first = ` FROM event_log WHERE workspace_id = 'ws-1' AND type = 'client.recorded' ORDER BY position LIMIT 1`
+	return b.text(`SELECT id` + first), b.text(`SELECT left(right(data::text, 45), 43)` + first)
+}
+
+// damageDetached changes that value or its salt.
+func (b *bench) damageDetached(set string) []string {
+	id, commitment := b.detached()
+	b.damage(`UPDATE log_detached SET `+set+` WHERE workspace_id = 'ws-1' AND position = (SELECT position FROM event_log WHERE workspace_id = 'ws-1' AND id = $1)`, id)
+	now := b.text(`SELECT left(right(log_stored('{}', d.salt, 'ws-1', e.id, d.value), 45), 43) FROM event_log e JOIN log_detached d USING (workspace_id, position) WHERE e.workspace_id = 'ws-1' AND e.id = $1`, id)
+	return []string{fmt.Sprintf("ws-1: log %s, detached value: stored a value with the commitment %s, folded the value with the commitment %s", id, now, commitment)}
 }
 
 // newestEffect is the position of the newest entry that a row shows.

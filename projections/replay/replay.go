@@ -154,7 +154,9 @@ func (w workspaceSize) memory() int64 { return max(w.entries*entryBytes, 2*w.byt
 
 // readBytes reads how large the entries of a workspace are.
 func (r *Replayer) readBytes(ctx context.Context, w *workspaceSize) error {
-	err := r.cfg.Pool.QueryRow(ctx, `SELECT coalesce(sum(octet_length(data::text)), 0) FROM event_log WHERE workspace_id = $1`, w.id).Scan(&w.bytes)
+	err := r.cfg.Pool.QueryRow(ctx, `
+		SELECT coalesce((SELECT sum(octet_length(data::text)) FROM event_log WHERE workspace_id = $1), 0)
+		     + coalesce((SELECT sum(octet_length(value)) FROM log_detached WHERE workspace_id = $1), 0)`, w.id).Scan(&w.bytes)
 	if err != nil {
 		return fmt.Errorf("read the size of the log of %s: %w", w.id, err)
 	}

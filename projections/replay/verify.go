@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
@@ -98,6 +100,9 @@ func (r *Replayer) verify(ctx context.Context, w workspaceSize, q VerifyRequest,
 		return v, err
 	}
 	f.check.end(head)
+	if err := f.checkDeletions(ctx); err != nil {
+		return v, err
+	}
 	if err := f.trees.End(ctx, r.cfg.Pool); err != nil {
 		return v, err
 	}
@@ -109,6 +114,28 @@ func (r *Replayer) verify(ctx context.Context, w workspaceSize, q VerifyRequest,
 	v.Took = time.Since(began)
 	raise(&r.cfg.Progress.LargestRows, v.Rows)
 	return v, nil
+}
+
+// checkDeletions reports deletions of detached values that no entry of the log began.
+func (f *workspaceFold) checkDeletions(ctx context.Context) error {
+	rows, err := f.cfg.Pool.Query(ctx, `
+		SELECT g.subject, g.position FROM log_forgotten g LEFT JOIN event_log e ON e.workspace_id = g.workspace_id AND e.position = g.position
+		 WHERE g.workspace_id = $1 AND log_forgets(e.type, e.data) IS DISTINCT FROM g.subject ORDER BY g.position`, f.workspaceID)
+	if err != nil {
+		return fmt.Errorf("read the deletions of %s: %w", f.workspaceID, err)
+	}
+	var (
+		subject  string
+		position int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&subject, &position}, func() error {
+		f.check.difference(fmt.Sprintf("position %d", position), "deletion", shown(subject), nil)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the deletions of %s: %w", f.workspaceID, err)
+	}
+	return nil
 }
 
 // maxHeldBack is how many differences of rows are held back until it is known

@@ -271,12 +271,16 @@ const importedAfter = time.Hour
 // entry reads the entry of an event that the session may see. The error is web.ErrNotFound, or the
 // database's.
 func (p *Events) entry(r *web.Request, id string) (e *domain.Entry, appendedAt time.Time, err error) {
-	var appended *time.Time
+	var (
+		appended *time.Time
+		salt     []byte
+		value    *string
+	)
 	e = &domain.Entry{WorkspaceID: r.Session.WorkspaceID, ID: id}
-	err = eventlog.QueryRowInOrder(r.Context(), p.Pool, []any{&e.Position, &e.Type, &e.CreatedAt, &e.Data, &appended}, `
-		SELECT position, type, created_at, data::text, appended_at FROM event_log
-		 WHERE workspace_id = $1 AND id BETWEEN $2 AND $2 AND public_event IS NOT NULL AND ($3 OR NOT `+eventlog.NeedsPay("")+`)
-		 ORDER BY id`,
+	err = eventlog.QueryRowInOrder(r.Context(), p.Pool, []any{&e.Position, &e.Type, &e.CreatedAt, &e.Data, &appended, &salt, &value}, `
+		SELECT e.position, e.type, e.created_at, e.data::text, e.appended_at, d.salt, d.value FROM `+eventlog.FromLog+`
+		 WHERE e.workspace_id = $1 AND e.id BETWEEN $2 AND $2 AND e.public_event IS NOT NULL AND ($3 OR NOT `+eventlog.NeedsPay("e")+`)
+		 ORDER BY e.id`,
 		e.WorkspaceID, id, r.Session.MaySeePay())
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, appendedAt, web.ErrNotFound
@@ -285,6 +289,7 @@ func (p *Events) entry(r *web.Request, id string) (e *domain.Entry, appendedAt t
 		return nil, appendedAt, fmt.Errorf("cannot read an entry: %w", err)
 	}
 	e.CreatedAt = e.CreatedAt.UTC()
+	eventlog.SetDetached(e, salt, value)
 	if appended != nil {
 		appendedAt = appended.UTC()
 	}

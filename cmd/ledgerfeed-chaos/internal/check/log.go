@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -33,25 +34,27 @@ type Event struct {
 // ReadLog reads the whole log.
 func ReadLog(ctx context.Context, conn *pgx.Conn) (*Log, error) {
 	rows, err := conn.Query(ctx, `
-		SELECT workspace_id, position, id, type, created_at, data::text, coalesce(public_event, ''), chain
-		  FROM event_log ORDER BY workspace_id, position`)
+		SELECT e.workspace_id, e.position, e.id, e.type, e.created_at, e.data::text, coalesce(e.public_event, ''), e.chain, coalesce(d.value, ''), d.salt
+		  FROM event_log e LEFT JOIN log_detached d USING (workspace_id, position) ORDER BY e.workspace_id, e.position`)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the log: %w", err)
 	}
 	l := &Log{Entries: map[string][]domain.Entry{}, Public: map[string][]Event{}}
 	var (
-		w, id, typ, data, public string
-		position                 int64
-		at                       time.Time
-		chain                    []byte
+		w, id, typ, data, public, value string
+		position                        int64
+		at                              time.Time
+		chain, salt                     []byte
 	)
-	_, err = pgx.ForEachRow(rows, []any{&w, &position, &id, &typ, &at, &data, &public, &chain}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&w, &position, &id, &typ, &at, &data, &public, &chain, &value, &salt}, func() error {
 		if len(chain) != sha256.Size {
 			return errors.New("a chain value of a wrong length")
 		}
-		l.Entries[w] = append(l.Entries[w], domain.Entry{
-			WorkspaceID: w, Position: position, ID: id, Type: typ, CreatedAt: at.UTC(), Data: data, Chain: [sha256.Size]byte(chain),
-		})
+		e := domain.Entry{
+			WorkspaceID: w, Position: position, ID: id, Type: typ, CreatedAt: at.UTC(), Data: data, Chain: [sha256.Size]byte(chain), Value: value,
+		}
+		copy(e.Salt[:], salt)
+		l.Entries[w] = append(l.Entries[w], e)
 		if public != "" {
 			l.Public[w] = append(l.Public[w], Event{position, id, typ, public, needsPay(typ, data)})
 		}
@@ -115,6 +118,9 @@ func (l *Log) CheckWhole(now time.Time, f *Findings) {
 			if chain := link(before, e); chain != e.Chain {
 				f.Add(RuleLog, "workspace %s, position %d: the chain is %x, want %x", w, e.Position, e.Chain, chain)
 			}
+			if e.Value != "" && !strings.HasSuffix(e.Data, `,"~":"`+commitment(e)+`"}`) {
+				f.Add(RuleLog, "workspace %s, position %d: %s does not commit to the value %s", w, e.Position, e.Data, e.Value)
+			}
 			before, last = e.Chain, e.CreatedAt
 		}
 	}
@@ -131,6 +137,14 @@ func link(before [sha256.Size]byte, e *domain.Entry) [sha256.Size]byte {
 	return sha256.Sum256(append(before[:], text...))
 }
 
+// commitment is that of an entry's detached value, from the text of docs/contract/log.md, "Detached
+// fields", alone.
+func commitment(e *domain.Entry) string {
+	text := "ledgerfeed/detached/1\n" + string(e.Salt[:]) + e.WorkspaceID + "\n" + e.ID + "\n" + e.Value
+	sum := sha256.Sum256([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
 // CheckHistory checks what producers were told against the log, and that it keeps
 // the order of time: what was acknowledged before another append began stands before
 // it.
@@ -144,8 +158,8 @@ func (l *Log) CheckHistory(h *History, f *Findings) {
 		case e == nil:
 		case o.Refused != "":
 			f.Add(RuleAppended, "%s was told that %s of %s is refused (%s), and the log has it at %d", o.Producer, o.ID, o.Workspace, o.Refused, e.Position)
-		case e.Type != o.Type || e.Data != o.Data:
-			f.Add(RuleAppended, "%s of %s is another entry than %s offered: %s %s", o.ID, o.Workspace, o.Producer, e.Type, e.Data)
+		case e.Type != o.Type || e.Whole() != o.Data:
+			f.Add(RuleAppended, "%s of %s is another entry than %s offered: %s %s", o.ID, o.Workspace, o.Producer, e.Type, e.Whole())
 		case o.Acknowledged() && !o.Lost && o.Position > 0 && o.Position != e.Position:
 			f.Add(RuleAppended, "%s of %s was acknowledged at position %d and stands at %d", o.ID, o.Workspace, o.Position, e.Position)
 		case o.Acknowledged() && !o.Lost:

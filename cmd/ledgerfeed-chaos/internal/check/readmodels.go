@@ -66,15 +66,16 @@ func CompareReadModels(ctx context.Context, conn *pgx.Conn, when string, f *Find
 
 func foldThrough(ctx context.Context, tx pgx.Tx, workspaceID string, through int64) (*domain.State, error) {
 	rows, err := tx.Query(ctx, `
-		SELECT position, id, type, created_at, data::text FROM event_log
-		 WHERE workspace_id = $1 AND position <= $2 ORDER BY position`, workspaceID, through)
+		SELECT e.position, e.id, e.type, e.created_at, e.data::text, coalesce(d.value, '')
+		  FROM event_log e LEFT JOIN log_detached d USING (workspace_id, position)
+		 WHERE e.workspace_id = $1 AND e.position <= $2 ORDER BY e.position`, workspaceID, through)
 	if err != nil {
 		return nil, fmt.Errorf("read the log: %w", err)
 	}
 	state := domain.NewState()
 	var read domain.Entry
-	_, err = pgx.ForEachRow(rows, []any{&read.Position, &read.ID, &read.Type, &read.CreatedAt, &read.Data}, func() error {
-		e := domain.Entry{WorkspaceID: workspaceID, Position: read.Position, ID: read.ID, Type: read.Type, CreatedAt: read.CreatedAt, Data: read.Data}
+	_, err = pgx.ForEachRow(rows, []any{&read.Position, &read.ID, &read.Type, &read.CreatedAt, &read.Data, &read.Value}, func() error {
+		e := domain.Entry{WorkspaceID: workspaceID, Position: read.Position, ID: read.ID, Type: read.Type, CreatedAt: read.CreatedAt, Data: read.Data, Value: read.Value}
 		state.Apply(&e)
 		return nil
 	})

@@ -306,6 +306,7 @@ func (s *Service) prepareProjector(ctx context.Context, control *pg.Share) error
 	if err := prepareTrees(ctx, s, pool.With(projections.PoolSettings()), aux); err != nil {
 		return err
 	}
+	s.Add("forgetting", eventlog.NewForgetter(s.shared, s.env.Logger).Run)
 	s.Add("counts of events", rollup.NewEvents(s.shared, s.env.Clock, s.env.Logger).Run)
 	auditor, err := replay.NewAuditor(replay.AuditorConfig{
 		Pool: s.shared.With(replay.PoolSettings()), Changes: s.share(verification, replay.PoolSettings()), Sessions: s.share(sessions, replay.PoolSettings()), Direct: s.database.Direct, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,

@@ -361,6 +361,8 @@ func (f *appendFlags) decode(line []byte) (domain.Draft, error) {
 		return d, err
 	case f.restore && (d.ID == "" || d.CreatedAt.IsZero()):
 		return d, errNoExport
+	case !f.restore && d.IsStored():
+		return d, eventlog.ErrStoredForm
 	}
 	return d, nil
 }

@@ -37,6 +37,11 @@ where to continue. Run the command again after any interruption, and the file ho
 entry once. For a pipe, use --resume to keep in another file where to continue. After an
 interruption the pipe may get some entries again, and append skips them.
 
+A line has "data" as it was appended and, if some of its fields are about people, the "salt"
+of their commitment. Where these fields were forgotten, the line has the "stored" form
+instead of both. With --without-values all lines are like that: you get a complete copy
+without personal data, whose chain still verifies.
+
 An export continues only the log that it began with. It stops and says so if somebody
 restored an older backup, or if a server without the last commits took over.`,
 		Args: cli.ExactArgs(0),
@@ -62,7 +67,8 @@ restored an older backup, or if a server without the last commits took over.`,
 	c.Flags().BoolVar(&x.follow, "follow", false, "then wait for new entries until you interrupt the command")
 	c.Flags().StringVar(&x.file, "out", "", "add to this file, after the entries that it holds")
 	c.Flags().StringVar(&x.resume, "resume", "", "keep in this file where to continue, and start there")
-	c.Flags().BoolVar(&x.chain, "chain", false, "add position and chain (hex) to each line")
+	c.Flags().BoolVar(&x.chain, "chain", false, "add position, chain (hex) and stored form to each line")
+	c.Flags().BoolVar(&x.withoutValues, "without-values", false, "leave out names, addresses and texts about people: the chain is still complete and can be verified")
 	return c
 }
 
@@ -74,6 +80,7 @@ type exporter struct {
 	workspace     string
 	from          int64
 	follow, chain bool
+	withoutValues bool
 	file, resume  string // --out, --resume
 
 	log        *eventlog.Log
@@ -174,6 +181,9 @@ func (x *exporter) writeNew(ctx context.Context) error {
 }
 
 func (x *exporter) write(e *domain.Entry) error {
+	if x.withoutValues {
+		e.Value = ""
+	}
 	if x.chain {
 		x.line = e.AppendChainedNDJSON(x.line[:0])
 	} else {
@@ -286,18 +296,12 @@ func foldFile(ctx context.Context, file *os.File, log *eventlog.Log) (last map[s
 
 // exported reads a line of an export.
 func exported(line []byte) (*domain.Entry, bool) {
-	var fields struct {
-		WorkspaceID string          `json:"workspace_id"`
-		ID          string          `json:"id"`
-		Type        string          `json:"type"`
-		CreatedAt   string          `json:"created_at"`
-		Data        json.RawMessage `json:"data"`
-	}
-	if err := json.Unmarshal(line, &fields); err != nil || fields.ID == "" {
+	d, err := domain.DecodeExported(line)
+	if err != nil || d.ID == "" || d.CreatedAt.IsZero() {
 		return nil, false
 	}
-	at, ok := domain.ParseTime(fields.CreatedAt)
-	return &domain.Entry{WorkspaceID: fields.WorkspaceID, ID: fields.ID, Type: fields.Type, CreatedAt: at, Data: string(fields.Data)}, ok
+	e := d.Entry()
+	return &e, true
 }
 
 // entryBefore returns the entry of the log before that with the id of e.

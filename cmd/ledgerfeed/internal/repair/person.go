@@ -1,0 +1,284 @@
+// This file has the commands that find, export and forget what the log holds about a
+// person.
+
+package repair
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+)
+
+// PersonCommand is ledgerfeed person.
+func PersonCommand(env *cli.Env) *cobra.Command {
+	return cli.Group("person", "Find, export and forget what the log holds about a client or a contractor",
+		findPersonCommand(env), exportPersonCommand(env), forgetCommand(env))
+}
+
+// foundPerson is a line of person find.
+type foundPerson struct {
+	Kind     string `json:"kind"` // client or contractor
+	ID       string `json:"id"`
+	Entries  int    `json:"entries"`       // that contain the text
+	Position int64  `json:"last_position"` // of the last of them
+}
+
+func findPersonCommand(env *cli.Env) *cobra.Command {
+	var workspace string
+	c := &cobra.Command{
+		Use:   "find TEXT",
+		Short: "Find clients and contractors by a name, an address or any other text about them",
+		Long: `Find the clients and contractors that a text is about: a name, an email address, a phone
+number, or a part of a description. The command reads every value that is detached from the
+log of the workspace, old ones as well. Upper and lower case are the same.`,
+		Args: cli.ExactArgs(1),
+		RunE: env.RunReading(func(ctx context.Context, args []string) error {
+			if workspace == "" || args[0] == "" {
+				return cli.Usagef("want --workspace and a text that is not empty")
+			}
+			return env.WithDeps(ctx, func(d *cli.Deps) error {
+				found := []foundPerson{}
+				err := d.Log.FindText(ctx, workspace, asInJSON(args[0]), func(e *domain.Entry, subjects string) error {
+					for s := range strings.FieldsSeq(subjects) {
+						kind, id, _ := strings.Cut(s, ":")
+						i := slices.IndexFunc(found, func(f foundPerson) bool { return f.Kind == kind && f.ID == id })
+						if i < 0 {
+							i, found = len(found), append(found, foundPerson{Kind: kind, ID: id})
+						}
+						found[i].Entries++
+						found[i].Position = e.Position
+					}
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+				return env.Print(found, func(out io.Writer) error { return writeFound(out, found) })
+			})
+		}),
+	}
+	c.Flags().StringVar(&workspace, "workspace", "", "the workspace")
+	return c
+}
+
+// asInJSON returns a text as it stands in a JSON string.
+func asInJSON(text string) string {
+	quoted := string(jsonform.AppendString(nil, text))
+	return quoted[1 : len(quoted)-1]
+}
+
+func writeFound(out io.Writer, found []foundPerson) error {
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(out, "No value of this workspace contains the text.")
+		return err
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "KIND\tID\tENTRIES\tLAST POSITION")
+	for _, f := range found {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\n", f.Kind, f.ID, f.Entries, f.Position)
+	}
+	return t.Flush()
+}
+
+// subjectArgs reads the arguments client|contractor ID.
+func subjectArgs(workspace string, args []string) (s eventlog.Subject, err error) {
+	s = eventlog.Subject{Kind: args[0], ID: args[1]}
+	switch {
+	case s.Kind != eventlog.SubjectClient && s.Kind != eventlog.SubjectContractor:
+		return s, cli.Usagef("there is no kind %q: want client or contractor", s.Kind)
+	case !domain.IsID(s.ID):
+		return s, cli.Usagef("%q is no id: want 1 to 64 of A-Z a-z 0-9 _ -", s.ID)
+	case workspace == "":
+		return s, cli.Usagef("--workspace is missing: want the id of a workspace")
+	}
+	return s, nil
+}
+
+func exportPersonCommand(env *cli.Env) *cobra.Command {
+	var workspace string
+	c := &cobra.Command{
+		Use:   "export client|contractor ID",
+		Short: "Write every value about a person, with the entry that gave it, as NDJSON",
+		Long: `Write every value about a client or a contractor as NDJSON: a line for each entry, with its
+position, type and publish time, and the fields that are about the person.`,
+		Args: cli.ExactArgs(2),
+		RunE: env.RunReading(func(ctx context.Context, args []string) error {
+			s, err := subjectArgs(workspace, args)
+			if err != nil {
+				return err
+			}
+			return env.WithDeps(ctx, func(d *cli.Deps) error {
+				out := json.NewEncoder(env.Out)
+				out.SetEscapeHTML(false)
+				return d.Log.WalkSubject(ctx, workspace, s, func(e *domain.Entry) error {
+					return out.Encode(personValue{e.Position, e.ID, e.Type, domain.FormatTime(e.CreatedAt), json.RawMessage(e.Value)})
+				})
+			})
+		}),
+	}
+	c.Flags().StringVar(&workspace, "workspace", "", "the workspace")
+	return c
+}
+
+// personValue is a line of person export.
+type personValue struct {
+	Position  int64           `json:"position"`
+	ID        string          `json:"id"`
+	Type      string          `json:"type"`
+	CreatedAt string          `json:"created_at"`
+	Value     json.RawMessage `json:"value"`
+}
+
+// forgetFlags are the flags of person forget.
+type forgetFlags struct {
+	workspace, reason string
+	dryRun            bool
+}
+
+func forgetCommand(env *cli.Env) *cobra.Command {
+	var f forgetFlags
+	c := &cobra.Command{
+		Use:   "forget client|contractor ID",
+		Short: "Delete for good what the log holds about a person",
+		Long: `Delete for good what the log holds about a client or a contractor: names, addresses,
+contacts, descriptions and notes. The log itself stays as it is, with ids, amounts and
+dates, and still proves itself.
+
+The command appends an entry that says who is forgotten, deletes the values of all entries
+before it, and waits until no reader gets them any more. You can interrupt it: run it again
+to see how it ended, or leave the rest to a serving process. Nothing brings the values back
+but a backup. docs/operations/erasure.md says what remains, and where.`,
+		Args: cli.ExactArgs(2),
+		RunE: env.Run(func(ctx context.Context, args []string) error {
+			s, err := subjectArgs(f.workspace, args)
+			if err != nil {
+				return err
+			}
+			return env.WithDeps(ctx, func(d *cli.Deps) error { return f.run(ctx, env, d, s) })
+		}),
+	}
+	c.Flags().StringVar(&f.workspace, "workspace", "", "the workspace")
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for the entry; do not name the person, because it is never deleted")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count what would be deleted")
+	return c
+}
+
+// forgetReceipt says what was forgotten.
+type forgetReceipt struct {
+	WorkspaceID string `json:"workspace_id"`
+	Kind        string `json:"kind"`
+	ID          string `json:"id"`
+	EventID     string `json:"event_id,omitempty"` // of the entry that forgets
+	Position    int64  `json:"position,omitempty"`
+	CreatedAt   string `json:"created_at,omitempty"`
+	Values      int64  `json:"values"`             // that were deleted
+	Rows        int64  `json:"rows"`               // of the read models that changed
+	EndedAt     string `json:"ended_at,omitempty"` // when the live database had no value left
+	Remains     string `json:"remains,omitempty"`
+}
+
+// remains says where copies may be that this program cannot reach.
+const remains = "the ids, amounts and dates; backups and the write-ahead log until they expire; standbys until they have replayed the deletion; " +
+	"the free space of database files until VACUUM FULL or new rows overwrite it; copies that readers of the API keep"
+
+func (f *forgetFlags) run(ctx context.Context, env *cli.Env, d *cli.Deps, s eventlog.Subject) error {
+	r := &forgetReceipt{WorkspaceID: f.workspace, Kind: s.Kind, ID: s.ID}
+	err := d.Log.WalkSubject(ctx, f.workspace, s, func(*domain.Entry) error {
+		r.Values++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if r.Rows, err = rowsOf(ctx, d, f.workspace, s); err != nil {
+		return err
+	}
+	if r.Values+r.Rows == 0 {
+		return fmt.Errorf("workspace %s has nothing about the %s %s; nothing was changed", f.workspace, s.Kind, s.ID)
+	}
+	if f.dryRun {
+		return env.Print(r, r.text)
+	}
+	receipt, err := f.append(ctx, d, s)
+	if err != nil {
+		return err
+	}
+	r.EventID, r.Position, r.CreatedAt = receipt.ID, receipt.Position, domain.FormatTime(receipt.CreatedAt)
+	fmt.Fprintf(env.ErrOut, "the entry at position %d forgets the %s %s: its rows are changed, and then its values are deleted\n", r.Position, s.Kind, s.ID)
+	if err := d.AwaitPositions(ctx, map[string]int64{f.workspace: r.Position}, 0); err != nil {
+		return err
+	}
+	if err := d.Log.Forget(ctx, f.workspace, nil); err != nil {
+		return err
+	}
+	done, err := d.Log.ForgottenBy(ctx, f.workspace, r.Position)
+	if err != nil {
+		return err
+	}
+	if done == nil || done.Ended == nil { // another process is at it
+		return fmt.Errorf("the deletion of the values before position %d goes on in a serving process", r.Position)
+	}
+	r.Values, r.EndedAt, r.Remains = done.Deleted, domain.FormatTime(done.Ended.UTC().Truncate(time.Millisecond)), remains
+	return env.Print(r, r.text)
+}
+
+func (f *forgetFlags) append(ctx context.Context, d *cli.Deps, s eventlog.Subject) (*eventlog.Receipt, error) {
+	data := map[string]string{s.Kind + "_id": s.ID}
+	if f.reason != "" {
+		data["reason"] = f.reason
+	}
+	text, err := json.Marshal(data)
+	if err != nil {
+		return nil, fmt.Errorf("write the entry: %w", err)
+	}
+	draft, err := domain.NewDraft(f.workspace, s.Kind+".forgotten", text)
+	if err != nil {
+		return nil, err
+	}
+	receipts, err := d.Log.Append(ctx, draft)
+	if err != nil {
+		return nil, err
+	}
+	return &receipts[0], nil
+}
+
+// rowsOf counts the rows of the read models that show a person or texts about them.
+func rowsOf(ctx context.Context, d *cli.Deps, workspaceID string, s eventlog.Subject) (n int64, err error) {
+	count := `SELECT (SELECT count(*) FROM ` + s.Kind + ` WHERE workspace_id = $1 AND id = $2)`
+	tables := []string{"invoice", "charge", "time_entry", "payment"}
+	if s.Kind == eventlog.SubjectClient {
+		tables = append(tables, "credit_move")
+	}
+	for _, t := range tables {
+		count += ` + (SELECT count(*) FROM ` + t + ` WHERE workspace_id = $1 AND ` + s.Kind + `_id = $2)`
+	}
+	if err := d.Pool.QueryRow(ctx, count, workspaceID, s.ID).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count the rows of the %s %s: %w", s.Kind, s.ID, err)
+	}
+	return n, nil
+}
+
+func (r *forgetReceipt) text(out io.Writer) error {
+	if r.EventID == "" {
+		_, err := fmt.Fprintf(out, "would delete %s and change %s of the %s %s in %s; nothing was changed\n",
+			plural.Of(r.Values, "value", "values"), plural.Of(r.Rows, "row", "rows"), r.Kind, r.ID, r.WorkspaceID)
+		return err
+	}
+	_, err := fmt.Fprintf(out, "forgot the %s %s of %s: the entry %s at position %d, of %s\n%s deleted, %s changed; nothing was left in the live database at %s\nwhat remains: %s\n",
+		r.Kind, r.ID, r.WorkspaceID, r.EventID, r.Position, r.CreatedAt,
+		plural.Of(r.Values, "value", "values"), plural.Of(r.Rows, "row", "rows"), r.EndedAt, r.Remains)
+	return err
+}

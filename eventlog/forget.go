@@ -1,0 +1,177 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+)
+
+// An entry that forgets somebody is appended like any other. log_append notes it in log_forgotten in
+// the same transaction. Once the read models have the entry, the detached values of the entries
+// before it are deleted, slice by slice, in transactions of their own. Whoever dies on the way, the
+// next one goes on.
+
+const (
+	// forgetSlice is how many positions one transaction looks at.
+	forgetSlice = 2000
+	// forgetEvery is how often serving processes look for deletions that have not ended.
+	forgetEvery = 5 * time.Second
+)
+
+// Forgotten says how far the deletion of somebody's values has come.
+type Forgotten struct {
+	Position int64      // of the entry that forgets
+	Deleted  int64      // values
+	Ended    *time.Time // nil: it has not ended
+}
+
+// Forget deletes the detached values of everybody whom entries of a workspace forget that the read
+// models have. It calls progress, which may be nil, after each slice, with the number of values deleted so far. An
+// interrupted call is continued by the next one, or by a serving process.
+func (l *Log) Forget(ctx context.Context, workspaceID string, progress func(deleted int64)) error {
+	return forget(ctx, l.pool, workspaceID, progress)
+}
+
+func forget(ctx context.Context, pool pg.DB, workspaceID string, progress func(int64)) error {
+	for total := int64(0); ; {
+		var (
+			more    bool
+			deleted int64
+		)
+		began := time.Now()
+		if err := pool.QueryRow(ctx, `SELECT f.more, f.deleted FROM log_forget($1, $2) AS f`, workspaceID, forgetSlice).Scan(&more, &deleted); err != nil {
+			return fmt.Errorf("delete the detached values of %s: %w", workspaceID, err)
+		}
+		if total += deleted; progress != nil {
+			progress(total)
+		}
+		if !more {
+			return nil
+		}
+		if !flow.Sleep(ctx, time.Since(began)) { // half of the time is for others
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// ForgottenBy returns how far the deletion is that the entry at a position began; nil if the entry
+// forgets nobody.
+func (l *Log) ForgottenBy(ctx context.Context, workspaceID string, position int64) (*Forgotten, error) {
+	rows, err := l.pool.Query(ctx, `SELECT position, deleted, ended_at FROM log_forgotten WHERE workspace_id = $1 AND position = $2`, workspaceID, position)
+	if err != nil {
+		return nil, fmt.Errorf("look how far a deletion is: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[Forgotten])
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// Forgetter continues deletions that have not ended, in all workspaces.
+type Forgetter struct {
+	pool   pg.DB
+	outage periodic.Outage
+}
+
+// NewForgetter makes a Forgetter.
+func NewForgetter(pool pg.DB, logger *slog.Logger) *Forgetter {
+	return &Forgetter{pool: pool, outage: periodic.Outage{
+		Logger: logger, Failing: "values of forgotten people cannot be deleted; it is tried again", Working: "values of forgotten people are deleted again",
+	}}
+}
+
+// Run works until ctx ends.
+func (f *Forgetter) Run(ctx context.Context) error {
+	periodic.Run(ctx, forgetEvery, &f.outage, f.once, func(error) {})
+	return nil
+}
+
+func (f *Forgetter) once(ctx context.Context) error {
+	rows, err := f.pool.Query(ctx, `SELECT DISTINCT workspace_id FROM log_forgotten WHERE ended_at IS NULL`)
+	if err != nil {
+		return fmt.Errorf("look for deletions that have not ended: %w", err)
+	}
+	workspaces, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("look for deletions that have not ended: %w", err)
+	}
+	for _, w := range workspaces {
+		if err := forget(ctx, f.pool, w, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Subject is a client or contractor whose detached values can be found, exported and forgotten.
+type Subject struct {
+	Kind string // client or contractor
+	ID   string
+}
+
+// The kinds of subjects.
+const (
+	SubjectClient     = "client"
+	SubjectContractor = "contractor"
+)
+
+func (s Subject) String() string { return s.Kind + ":" + s.ID }
+
+// WalkSubject calls do with every entry of a workspace that has a detached value about a subject,
+// oldest first.
+func (l *Log) WalkSubject(ctx context.Context, workspaceID string, s Subject, do func(*domain.Entry) error) error {
+	return l.walkDetached(ctx, workspaceID, `$4 = ANY (string_to_array(d.subject, ' '))`, s.String(), func(e *domain.Entry, _ string) error { return do(e) })
+}
+
+// FindText calls do with every entry of a workspace whose detached value contains a text, in upper
+// or lower case, and with whom the value is about, oldest first.
+func (l *Log) FindText(ctx context.Context, workspaceID, text string, do func(e *domain.Entry, subjects string) error) error {
+	return l.walkDetached(ctx, workspaceID, `strpos(lower(d.value), lower($4)) > 0`, text, do)
+}
+
+// walkDetached reads slices of positions, so that no statement takes long.
+func (l *Log) walkDetached(ctx context.Context, workspaceID, condition, argument string, do func(*domain.Entry, string) error) error {
+	const slice = 2000 // positions
+	head, err := l.Head(ctx, workspaceID)
+	if err != nil {
+		return err
+	}
+	for after := int64(0); after < head.Position; after += slice {
+		var (
+			entries  []domain.Entry
+			subjects []string
+		)
+		err := queryInOrder(ctx, l.pool, func(rows pgx.Rows) error {
+			for rows.Next() {
+				e, subject := domain.Entry{WorkspaceID: workspaceID}, ""
+				if err := scanEntry(rows, &e, &subject); err != nil {
+					return err
+				}
+				entries, subjects = append(entries, e), append(subjects, subject)
+			}
+			return rows.Err()
+		}, `
+			SELECT `+entryColumns+`, d.subject FROM log_detached d CROSS JOIN LATERAL (
+			       SELECT * FROM event_log e WHERE e.workspace_id = d.workspace_id AND e.position BETWEEN d.position AND d.position ORDER BY e.position LIMIT 1) AS e
+			 WHERE d.workspace_id = $1 AND d.position > $2 AND d.position <= $3 AND `+condition+` ORDER BY d.position`,
+			workspaceID, after, after+slice, argument)
+		if err != nil {
+			return fmt.Errorf("read the detached values of %s: %w", workspaceID, err)
+		}
+		for i := range entries {
+			if err := do(&entries[i], subjects[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
