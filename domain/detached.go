@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // The fields of an entry that are about people are detached: they are kept next to the log, and the
@@ -98,4 +100,33 @@ func (e *Entry) Forms() (open, value, public string, readable bool) {
 		return "", "", "", false
 	}
 	return string(c.appendOpen(nil)), string(c.appendValue(nil)), e.PublicEvent(), true
+}
+
+// LooksPersonal reports whether a text looks like a name (Ada-Moreau), an email address or a
+// telephone number (+49 30 1234567).
+func LooksPersonal(text string) bool {
+	if strings.Contains(text, "@") {
+		return true
+	}
+	if strings.HasPrefix(text, "+") {
+		digits := strings.Trim(text, "+0123456789 ()/.-") == ""
+		return digits && len(text) > len("+1234567")
+	}
+	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '-' || r == '_' || r == '.' })
+	for _, w := range words {
+		if !isProperNoun(w) {
+			return false
+		}
+	}
+	return len(words) > 1
+}
+
+// isProperNoun reports whether a word is a capital letter and small ones after it.
+func isProperNoun(word string) bool {
+	for i, r := range word {
+		if unicode.IsUpper(r) != (i == 0) || !unicode.IsLetter(r) {
+			return false
+		}
+	}
+	return utf8.RuneCountInString(word) > 1
 }

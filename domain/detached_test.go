@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -186,4 +187,81 @@ func about(typ string, d doc) (list []string) {
 		list = append(list, "contractor:"+id)
 	}
 	return list
+}
+
+func TestIDsThatLookLikePeople(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{
+		"Ada-Moreau": "client_id Ada-Moreau", "Ada_Maria_Moreau": "client_id Ada_Maria_Moreau",
+		"cl_4821": "", "Northwind": "", "ACME-Clinic": "", "client-A": "", "a-b": "", "ada-moreau": "", "X-Ray2": "",
+	} {
+		d, err := domain.NewDraft("w", "invoice.sent", []byte(`{"invoice_id":"in_1","client_id":"`+id+`"}`))
+		if err != nil || d.PersonalID() != want {
+			t.Errorf("%s: %q, want %q (%v)", id, d.PersonalID(), want, err)
+		}
+	}
+	for number, want := range map[string]bool{
+		"ada@example.com": true, "+49 30 1234567": true, "+1 (555) 010-0100": true, "Moreau Ada": true, "Élise Noël": true,
+		"INV-2026-0042": false, "2026/118": false, "+1": false, "Rechnung 12": false, "No. 7": false, "RE-Ada": false,
+	} {
+		d, err := domain.NewDraft("w", "invoice.sent", []byte(`{"invoice_id":"in_1","invoice_number":"`+number+`"}`))
+		if err != nil || (d.PersonalID() != "") != want {
+			t.Errorf("%s: %q (%v)", number, d.PersonalID(), err)
+		}
+	}
+}
+
+// TestEveryChangeIsFound changes one byte of a salt, a value or a stored form, 3,000 times. A changed
+// salt or value does not fit the commitment any more, and a changed stored form breaks the chain.
+func TestEveryChangeIsFound(t *testing.T) {
+	t.Parallel()
+	const seed = 20261127
+	random := rand.New(rand.NewPCG(seed, 1))
+	lines := drawnLines(random, 60)
+	log := entriesOf(t, lines)
+	before := make([][sha256.Size]byte, len(log))
+	chain := domain.Genesis("w")
+	var valued []int
+	for i := range log {
+		before[i], chain = chain, log[i].Chain
+		if log[i].Value != "" {
+			valued = append(valued, i)
+		}
+	}
+	change := func(text string) string {
+		b := []byte(text)
+		b[random.IntN(len(b))] ^= byte(1 + random.IntN(255))
+		return string(b)
+	}
+	for n := range 3000 {
+		i := valued[random.IntN(len(valued))]
+		e := domain.Entry{WorkspaceID: "w", Position: log[i].Position, ID: log[i].ID, Type: log[i].Type, CreatedAt: log[i].CreatedAt, Data: log[i].Data, Chain: log[i].Chain, Value: log[i].Value, Salt: log[i].Salt}
+		switch n % 3 {
+		case 0:
+			e.Salt[random.IntN(len(e.Salt))] ^= byte(1 + random.IntN(255))
+		case 1:
+			e.Value = change(e.Value)
+		case 2:
+			e.Data = change(e.Data)
+		}
+		_, commitment := domain.CutCommitment(e.Data)
+		fits, linked := e.Commitment() == commitment, e.ChainAfter(before[i]) == e.Chain
+		if fits && linked || n%3 < 2 && fits || n%3 == 2 && linked {
+			t.Fatalf("case %d of seed %d: a change of position %d is not found: %s, %s", n, seed, e.Position, e.Data, e.Value)
+		}
+	}
+}
+
+// drawnLines are records of parties, charges and time entries with random texts.
+func drawnLines(random *rand.Rand, n int) (lines []string) {
+	for i := range n {
+		name := fmt.Sprintf("name %d", random.IntN(1_000_000))
+		data := []string{
+			fmt.Sprintf(`"client.recorded","data":{"client_id":"c%d","name":%q,"contacts":[{"phone":%q}]}`, i, name, name),
+			fmt.Sprintf(`"contractor.recorded","data":{"contractor_id":"k%d","name":%q,"email":%q}`, i, name, name),
+			fmt.Sprintf(`"charge.recorded","data":{"charge_id":"h%d","client_id":"c","date":"2026-10-01","category":"x","description":%q,"kind":"k","amount":"1.00","currency":"EUR","period":"2026-10"}`, i, name),
+		}[i%3]
+		lines = append(lines, fmt.Sprintf(`{"workspace_id":"w","id":"e%d","created_at":"2026-10-02T09:15:00.120Z","type":%s}`, i, data))
+	}
+	return lines
 }

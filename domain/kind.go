@@ -92,6 +92,7 @@ type content interface {
 	// checkExact adds a fault for each whole number that readers who use floating point would
 	// round. It is called only for new entries.
 	checkExact(errs *jsonform.FieldErrors)
+	personalID() string
 	addNeeds(n *Needs)
 	apply(f *fold)
 	payOnly() bool
@@ -177,6 +178,19 @@ func (c *contentOf[D]) appendValue(b []byte) []byte {
 		return b
 	}
 	return value
+}
+
+func (c *contentOf[D]) personalID() string {
+	for i := range c.typ.table {
+		f := &c.typ.table[i]
+		if f.Form != FormID && f.Name != "invoice_number" && f.Name != "number" {
+			continue
+		}
+		if text := *f.At(&c.data).(*string); LooksPersonal(text) {
+			return f.Name + " " + text
+		}
+	}
+	return ""
 }
 
 func (c *contentOf[D]) addNeeds(n *Needs) {

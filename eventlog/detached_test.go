@@ -156,7 +156,7 @@ func TestForget(t *testing.T) {
 	before := b.soundLog(t, "w")
 	forget := func() {
 		t.Helper()
-		if err := b.log.Forget(t.Context(), "w", nil); err != nil {
+		if err := b.log.Forget(t.Context(), "w"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -216,7 +216,7 @@ func TestRestoreOfForgottenValues(t *testing.T) {
 	b.append(t, text(t, "w", "a", "c1", "words"), text(t, "w", "b", "c2", "others"))
 	b.append(t, forgets(t, "w", "f", "c1"))
 	b.projected(t, "w")
-	if err := b.log.Forget(t.Context(), "w", nil); err != nil {
+	if err := b.log.Forget(t.Context(), "w"); err != nil {
 		t.Fatal(err)
 	}
 	want := b.soundLog(t, "w")

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -34,46 +35,40 @@ type Forgotten struct {
 }
 
 // Forget deletes the detached values of everybody whom entries of a workspace forget that the read
-// models have. It calls progress, which may be nil, after each slice, with the number of values deleted so far. An
-// interrupted call is continued by the next one, or by a serving process.
-func (l *Log) Forget(ctx context.Context, workspaceID string, progress func(deleted int64)) error {
-	return forget(ctx, l.pool, workspaceID, progress)
-}
-
-func forget(ctx context.Context, pool pg.DB, workspaceID string, progress func(int64)) error {
-	for total := int64(0); ; {
-		var (
-			more    bool
-			deleted int64
-		)
-		began := time.Now()
-		if err := pool.QueryRow(ctx, `SELECT f.more, f.deleted FROM log_forget($1, $2) AS f`, workspaceID, forgetSlice).Scan(&more, &deleted); err != nil {
-			return fmt.Errorf("delete the detached values of %s: %w", workspaceID, err)
-		}
-		if total += deleted; progress != nil {
-			progress(total)
-		}
-		if !more {
-			return nil
-		}
-		if !flow.Sleep(ctx, time.Since(began)) { // half of the time is for others
-			return context.Cause(ctx)
+// models have. An interrupted call is continued by the next one, or by a serving process. While
+// another one is at it, it returns at once: see ForgottenBy.
+func (l *Log) Forget(ctx context.Context, workspaceID string) error {
+	for more := true; more; {
+		var err error
+		if more, err = forget(ctx, l.pool, workspaceID); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-// ForgottenBy returns how far the deletion is that the entry at a position began; nil if the entry
-// forgets nobody.
+// forget deletes one slice, and leaves the database to others for as long as that took. more says
+// that there are further slices.
+func forget(ctx context.Context, pool pg.DB, workspaceID string) (more bool, err error) {
+	began := time.Now()
+	if err := pool.QueryRow(ctx, `SELECT f.more FROM log_forget($1, $2) AS f`, workspaceID, forgetSlice).Scan(&more); err != nil {
+		return false, fmt.Errorf("delete the detached values of %s: %w", workspaceID, err)
+	}
+	if !flow.Sleep(ctx, time.Since(began)) {
+		return false, context.Cause(ctx)
+	}
+	return more, nil
+}
+
+// ForgottenBy returns how far the deletion is that the entry at a position began. The error is
+// pgx.ErrNoRows if the entry forgets nobody.
 func (l *Log) ForgottenBy(ctx context.Context, workspaceID string, position int64) (*Forgotten, error) {
-	rows, err := l.pool.Query(ctx, `SELECT position, deleted, ended_at FROM log_forgotten WHERE workspace_id = $1 AND position = $2`, workspaceID, position)
+	f := &Forgotten{Position: position}
+	err := l.pool.QueryRow(ctx, `SELECT deleted, ended_at FROM log_forgotten WHERE workspace_id = $1 AND position = $2`, workspaceID, position).Scan(&f.Deleted, &f.Ended)
 	if err != nil {
 		return nil, fmt.Errorf("look how far a deletion is: %w", err)
 	}
-	list, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[Forgotten])
-	if err != nil || len(list) == 0 {
-		return nil, err
-	}
-	return list[0], nil
+	return f, nil
 }
 
 // Forgetter continues deletions that have not ended, in all workspaces.
@@ -104,12 +99,19 @@ func (f *Forgetter) once(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for deletions that have not ended: %w", err)
 	}
-	for _, w := range workspaces {
-		if err := forget(ctx, f.pool, w, nil); err != nil {
-			return err
+	// A slice of each in turn: neither a long deletion nor one that fails delays those of others.
+	var failed error
+	for len(workspaces) > 0 {
+		var left []string
+		for _, w := range workspaces {
+			more, err := forget(ctx, f.pool, w)
+			if failed = errors.Join(failed, err); more {
+				left = append(left, w)
+			}
 		}
+		workspaces = left
 	}
-	return nil
+	return failed
 }
 
 // Subject is a client or contractor whose detached values can be found, exported and forgotten.

@@ -36,6 +36,16 @@ COMMENT ON FUNCTION log_detached_refuse() IS 'Keeps detached values as they were
 CREATE TRIGGER log_detached_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON log_detached FOR EACH STATEMENT EXECUTE FUNCTION log_detached_refuse();
 CREATE TRIGGER log_detached_removes_one AFTER DELETE ON log_detached REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION event_log_removed();
 
+-- Statistics would keep samples of names and texts after they are forgotten.
+ALTER TABLE log_detached ALTER COLUMN salt SET STATISTICS 0, ALTER COLUMN value SET STATISTICS 0;
+ALTER TABLE client ALTER COLUMN base SET STATISTICS 0;
+ALTER TABLE contractor ALTER COLUMN base SET STATISTICS 0;
+ALTER TABLE invoice ALTER COLUMN base SET STATISTICS 0, ALTER COLUMN margin SET STATISTICS 0;
+ALTER TABLE charge ALTER COLUMN base SET STATISTICS 0;
+ALTER TABLE time_entry ALTER COLUMN base SET STATISTICS 0;
+ALTER TABLE payment ALTER COLUMN base SET STATISTICS 0;
+ALTER TABLE credit_move ALTER COLUMN base SET STATISTICS 0;
+
 -- A commitment is the last member of a stored form: ,"~":" and 43 characters and "}.
 CREATE FUNCTION log_commits(stored text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN right(stored, 51) LIKE ',"~":"%"}';
 COMMENT ON FUNCTION log_commits(text) IS 'Whether a stored form has a commitment to detached fields.';
@@ -83,39 +93,51 @@ COMMENT ON COLUMN log_forgotten.ended_at IS 'When no value was left; null: the d
 CREATE INDEX log_forgotten_pending ON log_forgotten (workspace_id, position) WHERE (ended_at IS NULL);
 
 -- +goose StatementBegin
--- It deletes the detached values of one slice of positions, for the oldest entry of a workspace whose
--- deletion has not ended and that the read models have: before, their rows follow from these values.
--- It needs no lock on the head: values are never added to positions that exist. The range is read
--- along the primary key, whatever the statistics say.
-CREATE FUNCTION log_forget(w text, slice integer, OUT more boolean, OUT deleted bigint) LANGUAGE plpgsql SET enable_seqscan = off SET enable_sort = off AS $$
+-- It deletes the detached values of one slice of positions, of everybody whom an entry of the workspace
+-- forgets and whose deletion has not ended. The read models must have that entry: before, their rows
+-- follow from these values. It needs no lock on the head: values are never added to positions that
+-- exist. Rows are read along primary keys, whatever the statistics say.
+CREATE FUNCTION log_forget(w text, slice integer, OUT more boolean, OUT deleted bigint) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
-    f    log_forgotten%ROWTYPE;
-    upto bigint;
-    now  timestamptz := clock_timestamp();
-    seen bigint := (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = w AND c.consumer = 'read_models');
+    subjects  text[];
+    positions bigint[];
+    below     bigint;
+    upto      bigint;
+    now       timestamptz := clock_timestamp();
+    seen      bigint := (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = w AND c.consumer = 'read_models');
 BEGIN
     deleted := 0;
-    SELECT * INTO f FROM log_forgotten g
-     WHERE g.workspace_id = w AND g.ended_at IS NULL AND g.position <= seen ORDER BY g.position LIMIT 1 FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
+    SELECT array_agg(g.subject), array_agg(g.position), min(g.reached), least(min(g.reached) + greatest(slice, 1), max(g.position))
+      INTO subjects, positions, below, upto FROM (
+           SELECT f.* FROM log_forgotten f WHERE f.workspace_id = w AND f.ended_at IS NULL AND f.position <= seen FOR UPDATE SKIP LOCKED) AS g;
+    IF subjects IS NULL THEN
         more := false;
         RETURN;
     END IF;
-    upto := least(f.reached + greatest(slice, 1), f.position);
     PERFORM set_config('ledgerfeed.removes', w, true); -- the triggers see that only this workspace is concerned
-    DELETE FROM log_detached d
-     WHERE d.workspace_id = w AND d.position > f.reached AND d.position <= upto AND f.subject = ANY (string_to_array(d.subject, ' '));
-    GET DIAGNOSTICS deleted = ROW_COUNT;
-    PERFORM set_config('ledgerfeed.removes', '', true);
+    WITH theirs AS (
+        SELECT d.position, f.subject, f.position AS forgotten FROM log_detached d
+         CROSS JOIN LATERAL unnest(string_to_array(d.subject, ' ')) AS s (subject)
+          JOIN log_forgotten f ON f.workspace_id = w AND f.subject = s.subject AND f.position > d.position AND f.position <= seen AND f.ended_at IS NULL
+         WHERE d.workspace_id = w AND d.position > below AND d.position <= upto),
+    gone AS (
+        DELETE FROM log_detached d WHERE d.workspace_id = w AND d.position > below AND d.position <= upto
+           AND d.position = ANY (ARRAY(SELECT t.position FROM theirs t)) RETURNING d.position)
     UPDATE log_forgotten g
-       SET reached = upto, deleted = g.deleted + log_forget.deleted,
-           ended_at = CASE WHEN upto = f.position THEN now END
-     WHERE g.workspace_id = w AND g.subject = f.subject AND g.position = f.position;
+       SET reached = greatest(g.reached, least(upto, g.position)),
+           deleted = g.deleted + (SELECT count(*) FROM theirs t WHERE t.subject = g.subject AND t.forgotten = g.position),
+           ended_at = CASE WHEN upto >= g.position THEN now END
+      FROM unnest(subjects, positions) AS k (subject, position)
+     WHERE g.workspace_id = w AND g.subject = k.subject AND g.position = k.position AND EXISTS (SELECT count(*) FROM gone);
+    PERFORM set_config('ledgerfeed.removes', '', true);
+    deleted := (SELECT coalesce(sum(g.deleted), 0) FROM unnest(subjects, positions) AS k (subject, position)
+                  JOIN log_forgotten g ON g.workspace_id = w AND g.subject = k.subject AND g.position = k.position);
     more := EXISTS (SELECT FROM log_forgotten g WHERE g.workspace_id = w AND g.ended_at IS NULL AND g.position <= seen);
 END
 $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION log_forget(text, integer) IS 'Deletes a slice of the detached values of somebody who is forgotten. The only way to delete them.';
+COMMENT ON FUNCTION log_forget(text, integer) IS 'Deletes a slice of the detached values of those who are forgotten, the only way to delete them. deleted counts what is deleted of them so far.';
 
 DROP FUNCTION log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean);
 

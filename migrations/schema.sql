@@ -1510,35 +1510,48 @@ CREATE OR REPLACE FUNCTION public.log_forget(w text, slice integer, OUT more boo
  SECURITY DEFINER
  SET enable_seqscan TO 'off'
  SET enable_sort TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
  SET search_path TO 'public', 'pg_temp'
 AS $function$
 DECLARE
-    f    log_forgotten%ROWTYPE;
-    upto bigint;
-    now  timestamptz := clock_timestamp();
-    seen bigint := (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = w AND c.consumer = 'read_models');
+    subjects  text[];
+    positions bigint[];
+    below     bigint;
+    upto      bigint;
+    now       timestamptz := clock_timestamp();
+    seen      bigint := (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = w AND c.consumer = 'read_models');
 BEGIN
     deleted := 0;
-    SELECT * INTO f FROM log_forgotten g
-     WHERE g.workspace_id = w AND g.ended_at IS NULL AND g.position <= seen ORDER BY g.position LIMIT 1 FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
+    SELECT array_agg(g.subject), array_agg(g.position), min(g.reached), least(min(g.reached) + greatest(slice, 1), max(g.position))
+      INTO subjects, positions, below, upto FROM (
+           SELECT f.* FROM log_forgotten f WHERE f.workspace_id = w AND f.ended_at IS NULL AND f.position <= seen FOR UPDATE SKIP LOCKED) AS g;
+    IF subjects IS NULL THEN
         more := false;
         RETURN;
     END IF;
-    upto := least(f.reached + greatest(slice, 1), f.position);
     PERFORM set_config('ledgerfeed.removes', w, true); -- the triggers see that only this workspace is concerned
-    DELETE FROM log_detached d
-     WHERE d.workspace_id = w AND d.position > f.reached AND d.position <= upto AND f.subject = ANY (string_to_array(d.subject, ' '));
-    GET DIAGNOSTICS deleted = ROW_COUNT;
-    PERFORM set_config('ledgerfeed.removes', '', true);
+    WITH theirs AS (
+        SELECT d.position, f.subject, f.position AS forgotten FROM log_detached d
+         CROSS JOIN LATERAL unnest(string_to_array(d.subject, ' ')) AS s (subject)
+          JOIN log_forgotten f ON f.workspace_id = w AND f.subject = s.subject AND f.position > d.position AND f.position <= seen AND f.ended_at IS NULL
+         WHERE d.workspace_id = w AND d.position > below AND d.position <= upto),
+    gone AS (
+        DELETE FROM log_detached d WHERE d.workspace_id = w AND d.position > below AND d.position <= upto
+           AND d.position = ANY (ARRAY(SELECT t.position FROM theirs t)) RETURNING d.position)
     UPDATE log_forgotten g
-       SET reached = upto, deleted = g.deleted + log_forget.deleted,
-           ended_at = CASE WHEN upto = f.position THEN now END
-     WHERE g.workspace_id = w AND g.subject = f.subject AND g.position = f.position;
+       SET reached = greatest(g.reached, least(upto, g.position)),
+           deleted = g.deleted + (SELECT count(*) FROM theirs t WHERE t.subject = g.subject AND t.forgotten = g.position),
+           ended_at = CASE WHEN upto >= g.position THEN now END
+      FROM unnest(subjects, positions) AS k (subject, position)
+     WHERE g.workspace_id = w AND g.subject = k.subject AND g.position = k.position AND EXISTS (SELECT count(*) FROM gone);
+    PERFORM set_config('ledgerfeed.removes', '', true);
+    deleted := (SELECT coalesce(sum(g.deleted), 0) FROM unnest(subjects, positions) AS k (subject, position)
+                  JOIN log_forgotten g ON g.workspace_id = w AND g.subject = k.subject AND g.position = k.position);
     more := EXISTS (SELECT FROM log_forgotten g WHERE g.workspace_id = w AND g.ended_at IS NULL AND g.position <= seen);
 END
 $function$;
-COMMENT ON FUNCTION log_forget(text,integer) IS 'Deletes a slice of the detached values of somebody who is forgotten. The only way to delete them.';
+COMMENT ON FUNCTION log_forget(text,integer) IS 'Deletes a slice of the detached values of those who are forgotten, the only way to delete them. deleted counts what is deleted of them so far.';
 
 CREATE OR REPLACE FUNCTION public.log_forgets(type text, data json)
  RETURNS text

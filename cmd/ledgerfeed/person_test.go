@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,10 @@ func TestForgetAPerson(t *testing.T) {
 	c.Stdin = strings.NewReader(ofAda)
 	if r := runCommand(t, c); r.code != cli.ExitDone {
 		t.Fatalf("%+v", r)
+	}
+	named := command(t, url, "append", "--check", write1(t, `{"workspace_id":"acme","type":"invoice.sent","data":{"invoice_id":"in_1","client_id":"Ada-Moreau"}}`))
+	if r := runCommand(t, named); r.code != cli.ExitDone || !strings.Contains(r.errOut, "1 line has an id or a number that looks like a name, an email address or a telephone number, such as client_id Ada-Moreau") {
+		t.Errorf("%+v", r)
 	}
 	serving := startProcess(t, command(t, url, "serve", "--roles", "api,project"))
 	api := strings.TrimSpace(serving.await("for=api url="))
@@ -67,7 +72,8 @@ func TestForgetAPerson(t *testing.T) {
 	if succeed(t, url, "export", "--chain") != before {
 		t.Error("a dry run changed the log")
 	}
-	count("--reason", "request 118")
+	list := filepath.Join(t.TempDir(), "forgotten.ndjson")
+	count("--reason", "request 118", "--list", list)
 	if receipt.Position != 6 || receipt.EndedAt == "" || !strings.Contains(receipt.Remains, "backups") {
 		t.Errorf("%+v", receipt)
 	}
@@ -93,6 +99,22 @@ func TestForgetAPerson(t *testing.T) {
 	}
 	succeed(t, url, "verify")
 
+	// An older backup brings everything back, and the list forgets it again.
+	older := appended(t, ofAda)
+	if out := succeed(t, older, "append", "--forgotten", list); !strings.Contains(out, "forgot 1 person again") {
+		t.Errorf("forgotten in an older backup: %s", out)
+	}
+	startProcess(t, command(t, older, "serve", "--roles", "project"))
+	testkit.Eventually(t, func() error {
+		if out := succeed(t, older, "person", "export", "--workspace", "acme", "client", "cl_1"); out != "" {
+			return errors.New("still there: " + out)
+		}
+		return nil
+	})
+	if r := runCommand(t, command(t, older, "append", "--forgotten", write1(t, ofAda))); r.code == cli.ExitDone || !strings.Contains(r.errOut, "line 1") {
+		t.Errorf("a list of others: %+v", r)
+	}
+
 	// The whole log, and a copy without the values of anybody, come to the same chain elsewhere.
 	for _, args := range [][]string{{"export"}, {"export", "--without-values"}} {
 		file := filepath.Join(t.TempDir(), "log.ndjson")
@@ -104,12 +126,22 @@ func TestForgetAPerson(t *testing.T) {
 			t.Errorf("%v appended as it is: %+v", args, r)
 		}
 		succeed(t, there, "append", "--restore", file)
+		if out := succeed(t, there, "append", "--forgotten", list); !strings.Contains(out, "forgot 0 people again; 1 forgotten already") {
+			t.Errorf("forgotten in the restored log: %s", out)
+		}
 		if restored := succeed(t, there, "export", "--chain"); len(args) == 1 && restored != after {
 			t.Errorf("restored\n%s\nwant\n%s", restored, after)
 		} else if last(restored) != last(after) {
 			t.Errorf("restored\n%s\nwant\n%s", last(restored), last(after))
 		}
 	}
+}
+
+func write1(t *testing.T, text string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "list")
+	write(t, file, text)
+	return file
 }
 
 func last(lines string) string {

@@ -38,7 +38,7 @@ func TestForgettingKeepsTheProof(t *testing.T) {
 			b.EqualsFold()
 		}
 		clean("before the values are deleted")
-		if err := b.Log.Forget(t.Context(), "ws-1", nil); err != nil {
+		if err := b.Log.Forget(t.Context(), "ws-1"); err != nil {
 			t.Fatal(err)
 		}
 		clean("after")

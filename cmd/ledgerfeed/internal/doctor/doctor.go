@@ -66,6 +66,7 @@ func checks() []check {
 		{"this machine", checkThisMachine},
 		{"notifications", checkNotifications},
 		{"read models", checkReadModels},
+		{"people", checkPeople},
 		{"webhooks", checkWebhooks},
 		{"relays", checkRelays},
 		{"mail server", checkMailServer},

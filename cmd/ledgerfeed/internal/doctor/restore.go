@@ -17,6 +17,7 @@ func checksAfterRestore() []check {
 		{"recovery", checkRecovery},
 		{"restored log", checkRestoredLog},
 		{"restored positions", checkRestoredPositions},
+		{"restored people", checkRestoredPeople},
 		{"restored access", checkRestoredAccess},
 		{"webhooks after the restore", checkOwed},
 	}
@@ -106,6 +107,20 @@ func checkRestoredPositions(ctx context.Context, x *examination) ([]Finding, err
 		}}, nil
 	}
 	return ok("read models and webhooks are not ahead of the log; ledgerfeed verify compares every row"), nil
+}
+
+// checkRestoredPeople asks for the list of those who were forgotten after the backup was made, and
+// says how far the deletion is that the backup has begun.
+func checkRestoredPeople(ctx context.Context, x *examination) ([]Finding, error) {
+	var forgotten, pending int64
+	err := x.pool.QueryRow(ctx, `SELECT count(*), count(*) FILTER (WHERE ended_at IS NULL) FROM log_forgotten`).Scan(&forgotten, &pending)
+	if err != nil {
+		return nil, fmt.Errorf("cannot count who was forgotten: %w", err)
+	}
+	return []Finding{{
+		Level: Warning, Text: fmt.Sprintf("the backup knows of %s who were forgotten, %d of them not wholly; who was forgotten after it was made has come back", plural.Of(forgotten, "person", "people"), pending),
+		Do: "ledgerfeed append --forgotten, with the list that ledgerfeed person forget keeps (docs/operations/erasure.md)",
+	}}, nil
 }
 
 // checkRestoredAccess says who may do what, which has gone back, too.

@@ -20,6 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
@@ -131,6 +132,54 @@ func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
 // lateDelivery is the age of an event that was not sent yet from which something is
 // wrong with the processes that deliver.
 const lateDelivery = 5 * time.Minute
+
+func checkPeople(ctx context.Context, x *examination) ([]Finding, error) {
+	var list []Finding
+	var pending int64
+	err := x.pool.QueryRow(ctx, `
+		SELECT count(*) FROM log_forgotten f JOIN event_log e ON e.workspace_id = f.workspace_id AND e.position = f.position
+		 WHERE f.ended_at IS NULL AND e.created_at < now() - interval '10 minutes'`).Scan(&pending)
+	if err != nil {
+		return nil, fmt.Errorf("cannot count deletions: %w", err)
+	}
+	if pending > 0 {
+		list = append(list, Finding{
+			Level: Error, Text: fmt.Sprintf("%s of detached values %s not ended after 10 minutes", plural.Of(pending, "deletion", "deletions"), plural.Word(pending, "has", "have")),
+			Do: "start a process with the role project: it waits for the read models, and then deletes the values",
+		})
+	}
+	rows, err := x.pool.Query(ctx, `(SELECT workspace_id, id FROM client LIMIT $1) UNION ALL (SELECT workspace_id, id FROM contractor LIMIT $1)`, mostPeople)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read ids: %w", err)
+	}
+	var (
+		workspaceID, id, first string
+		named, looked          int
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&workspaceID, &id}, func() error {
+		if looked++; domain.LooksPersonal(id) {
+			if named++; named == 1 {
+				first = id + " of " + workspaceID
+			}
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("cannot read ids: %w", err)
+	}
+	if named > 0 {
+		list = append(list, Finding{
+			Level: Warning, Text: fmt.Sprintf("of %s that were looked at, %d %s like a name, such as %s", plural.Of(looked, "id of a client or contractor", "ids of clients and contractors"), named, plural.Word(named, "looks", "look"), first),
+			Do: "give people ids that say nothing: ids are shown for ever, also when the person is forgotten (docs/operations/erasure.md)",
+		})
+	}
+	if len(list) > 0 {
+		return list, nil
+	}
+	return ok("no deletion of detached values is late, and no id looks like a name"), nil
+}
+
+// mostPeople is how many ids of each kind of party checkPeople looks at.
+const mostPeople = 5000
 
 func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	lags, err := dispatch.ReadStatus(ctx, x.pool, "")

@@ -6,8 +6,11 @@ package repair
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -16,10 +19,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 )
 
 // PersonCommand is ledgerfeed person.
@@ -145,6 +151,7 @@ type personValue struct {
 // forgetFlags are the flags of person forget.
 type forgetFlags struct {
 	workspace, reason string
+	list              string // name of a file
 	dryRun            bool
 }
 
@@ -160,7 +167,11 @@ dates, and still proves itself.
 The command appends an entry that says who is forgotten, deletes the values of all entries
 before it, and waits until no reader gets them any more. You can interrupt it: run it again
 to see how it ended, or leave the rest to a serving process. Nothing brings the values back
-but a backup. docs/operations/erasure.md says what remains, and where.`,
+but a backup: so the command adds the entry to a list, with which ledgerfeed append
+--forgotten forgets the person again after a restore. Keep the list where backups are not.
+
+The receipt is a signed note where there is a signing key: ledgerfeed signing-key check
+checks it. docs/operations/erasure.md says what remains, and where.`,
 		Args: cli.ExactArgs(2),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			s, err := subjectArgs(f.workspace, args)
@@ -172,6 +183,7 @@ but a backup. docs/operations/erasure.md says what remains, and where.`,
 	}
 	c.Flags().StringVar(&f.workspace, "workspace", "", "the workspace")
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for the entry; do not name the person, because it is never deleted")
+	c.Flags().StringVar(&f.list, "list", "", "the file that keeps who was forgotten, for append --forgotten after a restore (default forgotten.ndjson in the data directory)")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count what would be deleted")
 	return c
 }
@@ -188,6 +200,8 @@ type forgetReceipt struct {
 	Rows        int64  `json:"rows"`               // of the read models that changed
 	EndedAt     string `json:"ended_at,omitempty"` // when the live database had no value left
 	Remains     string `json:"remains,omitempty"`
+	List        string `json:"list,omitempty"` // the file that append --forgotten takes
+	Note        string `json:"note,omitempty"` // the receipt as a signed note; empty: there is no key
 }
 
 // remains says where copies may be that this program cannot reach.
@@ -217,22 +231,87 @@ func (f *forgetFlags) run(ctx context.Context, env *cli.Env, d *cli.Deps, s even
 		return err
 	}
 	r.EventID, r.Position, r.CreatedAt = receipt.ID, receipt.Position, domain.FormatTime(receipt.CreatedAt)
+	if r.List, err = f.keep(ctx, env, d, r); err != nil {
+		return err
+	}
 	fmt.Fprintf(env.ErrOut, "the entry at position %d forgets the %s %s: its rows are changed, and then its values are deleted\n", r.Position, s.Kind, s.ID)
 	if err := d.AwaitPositions(ctx, map[string]int64{f.workspace: r.Position}, 0); err != nil {
 		return err
 	}
-	if err := d.Log.Forget(ctx, f.workspace, nil); err != nil {
-		return err
-	}
-	done, err := d.Log.ForgottenBy(ctx, f.workspace, r.Position)
+	done, err := deleted(ctx, d, f.workspace, r.Position)
 	if err != nil {
 		return err
 	}
-	if done == nil || done.Ended == nil { // another process is at it
-		return fmt.Errorf("the deletion of the values before position %d goes on in a serving process", r.Position)
-	}
 	r.Values, r.EndedAt, r.Remains = done.Deleted, domain.FormatTime(done.Ended.UTC().Truncate(time.Millisecond)), remains
+	if err := r.sign(env); err != nil {
+		return err
+	}
 	return env.Print(r, r.text)
+}
+
+// deleted returns when the values before an entry that forgets are deleted, by this process or by
+// another one.
+func deleted(ctx context.Context, d *cli.Deps, workspaceID string, position int64) (*eventlog.Forgotten, error) {
+	const pause = 100 * time.Millisecond
+	for {
+		if err := d.Log.Forget(ctx, workspaceID); err != nil {
+			return nil, err
+		}
+		done, err := d.Log.ForgottenBy(ctx, workspaceID, position)
+		if err != nil || done.Ended != nil {
+			return done, err
+		}
+		if !flow.Sleep(ctx, pause) {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// keep adds the entry to the list of those who were forgotten. It returns the name of the file.
+func (f *forgetFlags) keep(ctx context.Context, env *cli.Env, d *cli.Deps, r *forgetReceipt) (name string, err error) {
+	if name = f.list; name == "" {
+		dir := d.DataDir(env.Settings.DataDir)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", fmt.Errorf("cannot keep who was forgotten: %w (--list names another file)", err)
+		}
+		name = filepath.Join(dir, "forgotten.ndjson")
+	}
+	entry, err := d.Log.EntryAt(ctx, r.WorkspaceID, r.Position)
+	if err != nil || entry == nil {
+		return "", fmt.Errorf("read the entry at position %d: %w", r.Position, err)
+	}
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("cannot keep who was forgotten: %w (--list names another file)", err)
+	}
+	_, err = file.Write(entry.AppendNDJSON(nil))
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return "", fmt.Errorf("cannot keep who was forgotten in %s: %w", name, err)
+	}
+	return name, nil
+}
+
+// sign makes a note of the receipt, if there is a key to sign with.
+func (r *forgetReceipt) sign(env *cli.Env) error {
+	keys, err := proof.ReadKeys(env)
+	if keys == nil || err != nil {
+		return err
+	}
+	host, err := signingkey.Host(env.Settings.BaseURL)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write the receipt: %w", err)
+	}
+	name := host + "/erasure"
+	note, err := keys.Sign(name, name+"\n"+string(text)+"\n")
+	if err != nil {
+		return err
+	}
+	r.Note = string(note)
+	return nil
 }
 
 func (f *forgetFlags) append(ctx context.Context, d *cli.Deps, s eventlog.Subject) (*eventlog.Receipt, error) {
@@ -277,8 +356,15 @@ func (r *forgetReceipt) text(out io.Writer) error {
 			plural.Of(r.Values, "value", "values"), plural.Of(r.Rows, "row", "rows"), r.Kind, r.ID, r.WorkspaceID)
 		return err
 	}
-	_, err := fmt.Fprintf(out, "forgot the %s %s of %s: the entry %s at position %d, of %s\n%s deleted, %s changed; nothing was left in the live database at %s\nwhat remains: %s\n",
-		r.Kind, r.ID, r.WorkspaceID, r.EventID, r.Position, r.CreatedAt,
-		plural.Of(r.Values, "value", "values"), plural.Of(r.Rows, "row", "rows"), r.EndedAt, r.Remains)
+	_, err := fmt.Fprintf(out, "%s\n", r.receiptText())
+	if err == nil && r.Note != "" {
+		_, err = fmt.Fprintf(out, "\n%s", r.Note)
+	}
 	return err
+}
+
+func (r *forgetReceipt) receiptText() string {
+	return fmt.Sprintf("forgot the %s %s of %s: the entry %s at position %d, of %s\n%s deleted, %s changed; nothing was left in the live database at %s\nwhat remains: %s\nthe list for append --forgotten: %s",
+		r.Kind, r.ID, r.WorkspaceID, r.EventID, r.Position, r.CreatedAt,
+		plural.Of(r.Values, "value", "values"), plural.Of(r.Rows, "row", "rows"), r.EndedAt, r.Remains, r.List)
 }

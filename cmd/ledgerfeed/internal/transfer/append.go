@@ -52,6 +52,9 @@ one, and entries are never removed. With --create-workspace, or
 LEDGERFEED_CREATE_WORKSPACES=true, the first entry creates the workspace, and append says
 so. --restore creates the workspaces of its export.
 
+With --forgotten, the input is the list that ledgerfeed person forget keeps. After an older
+backup was restored, append forgets these people again.
+
 With --check, append reports the lines that it would refuse, because of their form or
 because of the log. It appends nothing.
 
@@ -63,6 +66,9 @@ the entries are in the log.`,
 		RunE: env.Run(func(ctx context.Context, files []string) error {
 			if err := f.check(); err != nil {
 				return err
+			}
+			if f.forgotten {
+				return f.runForgotten(ctx, env, files)
 			}
 			f.create = f.create || env.Settings.CreateWorkspaces
 			if f.trial {
@@ -79,6 +85,7 @@ the entries are in the log.`,
 	c.Flags().BoolVar(&f.restore, "restore", false, "append an export as it is; its times may be ahead of now")
 	c.Flags().BoolVar(&f.create, "create-workspace", false, "create workspaces that do not exist")
 	c.Flags().BoolVar(&f.trial, "check", false, "report the lines that append would refuse, and append nothing")
+	c.Flags().BoolVar(&f.forgotten, "forgotten", false, "after an older backup was restored: forget again who is in the list that person forget keeps")
 	c.Flags().StringVar(&f.ids, "ids", "", "a file of ids for lines without one: reads the ids that an earlier run gave, and adds the ids that this run gives")
 	c.Flags().BoolVar(&f.wait, "wait", false, "return when the projector has handled the entries")
 	c.Flags().Var(&f.timeout, "timeout", "with --wait: fail after this time (default 1m)")
@@ -90,8 +97,25 @@ type appendFlags struct {
 	stream, restore, wait bool
 	create                bool          // workspaces that do not exist
 	trial                 bool          // append nothing
+	forgotten             bool          // the input is a list of person forget
 	timeout               timespan.Flag // of wait; 0: awaitTimeout
 	ids                   string        // name of a file
+
+	personal personalIDs // of the lines read so far
+}
+
+// personalIDs counts lines with ids that look like people.
+type personalIDs struct {
+	lines int
+	first string
+}
+
+// warn says on standard error that ids look like people.
+func (p *personalIDs) warn(out io.Writer) {
+	if p.lines > 0 {
+		fmt.Fprintf(out, "warning: %s an id or a number that looks like a name, an email address or a telephone number, such as %s. "+
+			"Ids and numbers are shown for ever, also when the person is forgotten (docs/operations/erasure.md)\n", plural.Of(p.lines, "line has", "lines have"), p.first)
+	}
 }
 
 // check checks flags that depend on each other.
@@ -101,6 +125,8 @@ func (f *appendFlags) check() error {
 		return cli.Usagef("--ids is not for --stream, which answers every line with its id")
 	case f.trial && (f.stream || f.restore || f.wait || f.ids != ""):
 		return cli.Usagef("--check appends nothing: it does not go with --stream, --restore, --wait or --ids")
+	case f.forgotten && (f.stream || f.restore || f.wait || f.trial || f.create || f.ids != ""):
+		return cli.Usagef("--forgotten goes with no other flag of append")
 	case f.restore && f.create:
 		return cli.Usagef("--restore makes the workspaces of its export: leave out --create-workspace")
 	case f.timeout != 0 && !f.wait:
@@ -145,6 +171,7 @@ func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (er
 		stop := a.meter.show(env.ErrOut, cli.ProgressEvery)
 		err = a.appendAll(ctx, sources)
 		stop()
+		f.personal.warn(env.ErrOut)
 		hint := ""
 		if err != nil {
 			err = ids.explain(err)
@@ -363,6 +390,11 @@ func (f *appendFlags) decode(line []byte) (domain.Draft, error) {
 		return d, errNoExport
 	case !f.restore && d.IsStored():
 		return d, eventlog.ErrStoredForm
+	}
+	if what := d.PersonalID(); what != "" {
+		if f.personal.lines++; f.personal.lines == 1 {
+			f.personal.first = what
+		}
 	}
 	return d, nil
 }

@@ -33,7 +33,8 @@ func (f *appendFlags) runStream(ctx context.Context, env *cli.Env, files []strin
 		}()
 		s := &streamer{env: env, log: d.Log, notify: d.Notify, restore: f.restore, create: f.create, out: bufio.NewWriter(env.Out), errOut: env.ErrOut, result: newAppendResult(&newWorkspaces{pool: d.Pool, errOut: env.ErrOut})}
 		hint, err := "", s.run(ctx, lines)
-		if err == nil {
+		if err == nil { // the input has ended
+			f.personal.warn(env.ErrOut)
 			hint, err = f.countAnomalies(ctx, env, d, s.result)
 		}
 		err = errors.Join(err, s.result.text(env.ErrOut))
@@ -229,6 +230,7 @@ func (f *appendFlags) runCheck(ctx context.Context, env *cli.Env, files []string
 			err = c.flush(ctx)
 		}
 		stop()
+		f.personal.warn(env.ErrOut)
 		if err != nil {
 			return err
 		}
