@@ -93,7 +93,7 @@ func (d *Deps) awaitPositions(ctx context.Context, targets map[string]int64) err
 // stuck says why nothing is projected. fails is a workspace that cannot go on; nil: none is known.
 func stuck(fails *eventlog.Progress) string {
 	if fails == nil {
-		return "nothing is being projected: is ledgerfeed serve running on this database?"
+		return "nothing is being projected: is ledgerfeed serve running on this database? An entry that changes very many rows takes minutes"
 	}
 	return fmt.Sprintf("the projector is retrying entry %d of workspace %s: %s", fails.Position+1, fails.WorkspaceID, fails.Error)
 }
