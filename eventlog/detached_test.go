@@ -250,3 +250,64 @@ func TestRestoreOfForgottenValues(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletionsEnd: a deletion that is under way ends before a later one begins, and one whose entry
+// the read models have skipped does not begin, because the rows still have the values.
+func TestDeletionsEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.append(t, text(t, "w", "a", "c1", "one"), text(t, "w", "b", "c2", "two"), text(t, "w", "c", "c3", "three"), forgets(t, "w", "f1", "c1"))
+	b.projected(t, "w")
+	slice := func() {
+		t.Helper()
+		b.exec(t, `SELECT log_forget('w', 1)`)
+	}
+	reached := func() (s string) {
+		t.Helper()
+		if err := b.pool.QueryRow(t.Context(), `
+			SELECT string_agg(reached || CASE WHEN ended_at IS NULL THEN '' ELSE ' ended' END, ', ' ORDER BY position)
+			  FROM log_forgotten WHERE workspace_id = 'w'`).Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	slice()
+	b.append(t, forgets(t, "w", "f2", "c2"), forgets(t, "w", "f3", "c3"))
+	b.exec(t, `INSERT INTO log_skip (workspace_id, consumer, position, event_id, type, error, reason, skipped_at) VALUES ('w', 'read_models', 6, 'f3', 't', 'e', 'test', now())`)
+	b.projected(t, "w")
+	for _, want := range []string{"2, 0, 0", "3, 0, 0", "4 ended, 0, 0"} {
+		slice()
+		if got := reached(); got != want {
+			t.Errorf("reached %q, want %q", got, want)
+		}
+	}
+	if err := b.log.Forget(t.Context(), "w"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.values(t, "w"), []string{`3 client:c3 {"description":"three"}`}; !slices.Equal(got, want) {
+		t.Errorf("values %q, want %q", got, want)
+	}
+	if f, err := b.log.ForgottenBy(t.Context(), "w", 6); err != nil || !f.Skipped || f.Ended != nil {
+		t.Errorf("%+v, %v", f, err)
+	}
+	listed := 0
+	if err := b.log.WalkForgotten(t.Context(), func(e *domain.Entry) error {
+		listed++
+		if e.WorkspaceID != "w" || e.Type != domain.TypeClientForgotten {
+			t.Errorf("listed %+v", e)
+		}
+		return nil
+	}); err != nil || listed != 3 {
+		t.Errorf("%d listed, %v", listed, err)
+	}
+}
+
+// TestAnOlderPublisherIsRefused: a program that does not know of detached fields gives "data", with
+// names in it.
+func TestAnOlderPublisherIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if _, err := b.pool.Exec(t.Context(), `SELECT log_publish('w', clock_timestamp(), '[{"index":0,"id":"e","type":"client.recorded","data":"{\"client_id\":\"c\",\"name\":\"n\"}"}]')`); err == nil {
+		t.Error("it was taken")
+	}
+}

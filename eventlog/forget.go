@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,6 +33,7 @@ type Forgotten struct {
 	Position int64      // of the entry that forgets
 	Deleted  int64      // values
 	Ended    *time.Time // nil: it has not ended
+	Skipped  bool       // an operator made the read models skip the entry, so nothing is deleted
 }
 
 // Forget deletes the detached values of everybody whom entries of a workspace forget that the read
@@ -64,11 +66,38 @@ func forget(ctx context.Context, pool pg.DB, workspaceID string) (more bool, err
 // pgx.ErrNoRows if the entry forgets nobody.
 func (l *Log) ForgottenBy(ctx context.Context, workspaceID string, position int64) (*Forgotten, error) {
 	f := &Forgotten{Position: position}
-	err := l.pool.QueryRow(ctx, `SELECT deleted, ended_at FROM log_forgotten WHERE workspace_id = $1 AND position = $2`, workspaceID, position).Scan(&f.Deleted, &f.Ended)
+	err := l.pool.QueryRow(ctx, `
+		SELECT f.deleted, f.ended_at, EXISTS (SELECT FROM log_skip k WHERE k.workspace_id = f.workspace_id AND k.consumer = 'read_models' AND k.position = f.position)
+		  FROM log_forgotten f WHERE f.workspace_id = $1 AND f.position = $2`, workspaceID, position).Scan(&f.Deleted, &f.Ended, &f.Skipped)
 	if err != nil {
 		return nil, fmt.Errorf("look how far a deletion is: %w", err)
 	}
 	return f, nil
+}
+
+// WalkForgotten calls do with every entry that forgets somebody, in all workspaces.
+func (l *Log) WalkForgotten(ctx context.Context, do func(*domain.Entry) error) error {
+	rows, err := l.pool.Query(ctx, `
+		SELECT e.position, e.id, e.type, e.created_at, e.data::text, e.chain, NULL::bytea, NULL::text, e.workspace_id FROM log_forgotten f CROSS JOIN LATERAL (
+		       SELECT * FROM event_log e WHERE e.workspace_id = f.workspace_id AND e.position BETWEEN f.position AND f.position ORDER BY e.position LIMIT 1) AS e
+		 ORDER BY f.workspace_id, f.position`)
+	if err != nil {
+		return fmt.Errorf("read who was forgotten: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var e domain.Entry
+		if err := scanEntry(rows, &e, &e.WorkspaceID); err != nil {
+			return err
+		}
+		if err := do(&e); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read who was forgotten: %w", err)
+	}
+	return nil
 }
 
 // Forgetter continues deletions that have not ended, in all workspaces.
@@ -137,12 +166,19 @@ func (l *Log) WalkSubject(ctx context.Context, workspaceID string, s Subject, do
 // FindText calls do with every entry of a workspace whose detached value contains a text, in upper
 // or lower case, and with whom the value is about, oldest first.
 func (l *Log) FindText(ctx context.Context, workspaceID, text string, do func(e *domain.Entry, subjects string) error) error {
-	return l.walkDetached(ctx, workspaceID, `strpos(lower(d.value), lower($4)) > 0`, text, do)
+	// Not in the database, whose locale may know capital letters of ASCII alone.
+	text = strings.ToLower(text)
+	return l.walkDetached(ctx, workspaceID, `$4::text IS NOT NULL`, text, func(e *domain.Entry, subjects string) error {
+		if !strings.Contains(strings.ToLower(e.Value), text) {
+			return nil
+		}
+		return do(e, subjects)
+	})
 }
 
 // walkDetached reads slices of positions, so that no statement takes long.
 func (l *Log) walkDetached(ctx context.Context, workspaceID, condition, argument string, do func(*domain.Entry, string) error) error {
-	const slice = 2000 // positions
+	const slice = 500 // positions, because an entry may have 64 KiB
 	head, err := l.Head(ctx, workspaceID)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ type publishedEntry struct {
 	ID        string  `json:"id"`
 	Type      string  `json:"type"`
 	CreatedAt *string `json:"created_at,omitempty"`
-	Data      string  `json:"data"`
+	Open      string  `json:"open"`
 	Public    *string `json:"public,omitempty"`
 	Value     *string `json:"value,omitempty"`
 	Salt      string  `json:"salt,omitempty"` // hex
@@ -51,7 +51,7 @@ func (b *draftBatch) published() []publishedEntry {
 	entries := make([]publishedEntry, len(b.ids))
 	for i := range entries {
 		entries[i] = publishedEntry{
-			Index: b.indexes[i][0], ID: b.ids[i], Type: b.types[i], Data: b.opens[i], Public: b.publics[i],
+			Index: b.indexes[i][0], ID: b.ids[i], Type: b.types[i], Open: b.opens[i], Public: b.publics[i],
 			Value: b.values[i], Salt: hex.EncodeToString(b.salts[i]),
 		}
 		if at := b.created[i]; at != nil {

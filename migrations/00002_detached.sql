@@ -1,8 +1,19 @@
 -- The fields of entries that are about people are detached: they are kept next to the log, which
 -- holds only a commitment to them (docs/contract/log.md, "Detached fields"). So they can be forgotten,
--- and the log stays as it is. Entries from before this migration keep their fields in the log.
+-- and the log stays as it is.
 
 -- +goose Up
+
+-- +goose StatementBegin
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM event_log) THEN
+        RAISE EXCEPTION 'the log of this database holds the names of people: it cannot be upgraded'
+            USING HINT = 'Export it with the program of before, and append it with --restore to an empty database.';
+    END IF;
+END
+$$;
+-- +goose StatementEnd
 
 CREATE TABLE log_detached (
     workspace_id text COLLATE "C" NOT NULL,
@@ -92,13 +103,18 @@ COMMENT ON COLUMN log_forgotten.deleted IS 'How many values were deleted.';
 COMMENT ON COLUMN log_forgotten.ended_at IS 'When no value was left; null: the deletion goes on.';
 CREATE INDEX log_forgotten_pending ON log_forgotten (workspace_id, position) WHERE (ended_at IS NULL);
 
+CREATE FUNCTION log_may_forget(f log_forgotten, seen bigint) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN f.ended_at IS NULL AND f.position <= seen AND NOT EXISTS (
+        SELECT FROM log_skip k WHERE k.workspace_id = f.workspace_id AND k.consumer = 'read_models' AND k.position = f.position);
+COMMENT ON FUNCTION log_may_forget(log_forgotten, bigint) IS 'Whether a deletion goes on: the read models are at seen, and have had the effect of the entry that forgets.';
+
 -- +goose StatementBegin
 -- It deletes the detached values of one slice of positions, of everybody whom an entry of the workspace
 -- forgets and whose deletion has not ended. The read models must have that entry: before, their rows
 -- follow from these values. It needs no lock on the head: values are never added to positions that
 -- exist. Rows are read along primary keys, whatever the statistics say.
 CREATE FUNCTION log_forget(w text, slice integer, OUT more boolean, OUT deleted bigint) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off AS $$
 DECLARE
     subjects  text[];
     positions bigint[];
@@ -108,9 +124,12 @@ DECLARE
     seen      bigint := (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = w AND c.consumer = 'read_models');
 BEGIN
     deleted := 0;
+    -- Those who came later wait for the pass that is under way, so that it ends.
     SELECT array_agg(g.subject), array_agg(g.position), min(g.reached), least(min(g.reached) + greatest(slice, 1), max(g.position))
       INTO subjects, positions, below, upto FROM (
-           SELECT f.* FROM log_forgotten f WHERE f.workspace_id = w AND f.ended_at IS NULL AND f.position <= seen FOR UPDATE SKIP LOCKED) AS g;
+           SELECT f.* FROM log_forgotten f WHERE f.workspace_id = w AND log_may_forget(f, seen)
+              AND (f.reached > 0 OR NOT EXISTS (SELECT FROM log_forgotten o WHERE o.workspace_id = w AND o.reached > 0 AND log_may_forget(o, seen)))
+              FOR UPDATE SKIP LOCKED) AS g;
     IF subjects IS NULL THEN
         more := false;
         RETURN;
@@ -119,7 +138,7 @@ BEGIN
     WITH theirs AS (
         SELECT d.position, f.subject, f.position AS forgotten FROM log_detached d
          CROSS JOIN LATERAL unnest(string_to_array(d.subject, ' ')) AS s (subject)
-          JOIN log_forgotten f ON f.workspace_id = w AND f.subject = s.subject AND f.position > d.position AND f.position <= seen AND f.ended_at IS NULL
+          JOIN unnest(subjects, positions) AS f (subject, position) ON f.subject = s.subject AND f.position > d.position
          WHERE d.workspace_id = w AND d.position > below AND d.position <= upto),
     gone AS (
         DELETE FROM log_detached d WHERE d.workspace_id = w AND d.position > below AND d.position <= upto
@@ -133,7 +152,7 @@ BEGIN
     PERFORM set_config('ledgerfeed.removes', '', true);
     deleted := (SELECT coalesce(sum(g.deleted), 0) FROM unnest(subjects, positions) AS k (subject, position)
                   JOIN log_forgotten g ON g.workspace_id = w AND g.subject = k.subject AND g.position = k.position);
-    more := EXISTS (SELECT FROM log_forgotten g WHERE g.workspace_id = w AND g.ended_at IS NULL AND g.position <= seen);
+    more := EXISTS (SELECT FROM log_forgotten g WHERE g.workspace_id = w AND log_may_forget(g, seen));
 END
 $$;
 -- +goose StatementEnd
@@ -402,7 +421,7 @@ COMMENT ON FUNCTION log_append(text,timestamptz,bigint,boolean,text[],text[],tim
 
 -- +goose StatementBegin
 -- What the Watermill publisher runs inside a producer's transaction. Entries are a JSON array of
--- objects: index (of the message), id, type, created_at (absent: now), data (a string: the canonical
+-- objects: index (of the message), id, type, created_at (absent: now), open (a string: the canonical
 -- form without the detached fields, which the caller has checked), public (a string, absent for
 -- internal types), and for an entry with detached fields value (a string) and salt (hex). It waits for
 -- the workspace for 10 seconds. A refusal is an exception, because only that keeps a producer from
@@ -423,7 +442,7 @@ DECLARE
     against text;
 BEGIN
     SELECT array_agg(t.e->>'id' ORDER BY t.n), array_agg(t.e->>'type' ORDER BY t.n),
-           array_agg((t.e->>'created_at')::timestamptz ORDER BY t.n), array_agg(t.e->>'data' ORDER BY t.n),
+           array_agg((t.e->>'created_at')::timestamptz ORDER BY t.n), array_agg(t.e->>'open' ORDER BY t.n),
            array_agg(t.e->>'public' ORDER BY t.n), array_agg(t.e->>'value' ORDER BY t.n),
            array_agg(decode(t.e->>'salt', 'hex') ORDER BY t.n), array_agg((t.e->>'index')::integer ORDER BY t.n)
       INTO ids, types, created, data, public, apart, salts, indexes

@@ -1509,9 +1509,6 @@ CREATE OR REPLACE FUNCTION public.log_forget(w text, slice integer, OUT more boo
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET enable_seqscan TO 'off'
- SET enable_sort TO 'off'
- SET enable_hashjoin TO 'off'
- SET enable_mergejoin TO 'off'
  SET search_path TO 'public', 'pg_temp'
 AS $function$
 DECLARE
@@ -1523,9 +1520,12 @@ DECLARE
     seen      bigint := (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = w AND c.consumer = 'read_models');
 BEGIN
     deleted := 0;
+    -- Those who came later wait for the pass that is under way, so that it ends.
     SELECT array_agg(g.subject), array_agg(g.position), min(g.reached), least(min(g.reached) + greatest(slice, 1), max(g.position))
       INTO subjects, positions, below, upto FROM (
-           SELECT f.* FROM log_forgotten f WHERE f.workspace_id = w AND f.ended_at IS NULL AND f.position <= seen FOR UPDATE SKIP LOCKED) AS g;
+           SELECT f.* FROM log_forgotten f WHERE f.workspace_id = w AND log_may_forget(f, seen)
+              AND (f.reached > 0 OR NOT EXISTS (SELECT FROM log_forgotten o WHERE o.workspace_id = w AND o.reached > 0 AND log_may_forget(o, seen)))
+              FOR UPDATE SKIP LOCKED) AS g;
     IF subjects IS NULL THEN
         more := false;
         RETURN;
@@ -1534,7 +1534,7 @@ BEGIN
     WITH theirs AS (
         SELECT d.position, f.subject, f.position AS forgotten FROM log_detached d
          CROSS JOIN LATERAL unnest(string_to_array(d.subject, ' ')) AS s (subject)
-          JOIN log_forgotten f ON f.workspace_id = w AND f.subject = s.subject AND f.position > d.position AND f.position <= seen AND f.ended_at IS NULL
+          JOIN unnest(subjects, positions) AS f (subject, position) ON f.subject = s.subject AND f.position > d.position
          WHERE d.workspace_id = w AND d.position > below AND d.position <= upto),
     gone AS (
         DELETE FROM log_detached d WHERE d.workspace_id = w AND d.position > below AND d.position <= upto
@@ -1548,7 +1548,7 @@ BEGIN
     PERFORM set_config('ledgerfeed.removes', '', true);
     deleted := (SELECT coalesce(sum(g.deleted), 0) FROM unnest(subjects, positions) AS k (subject, position)
                   JOIN log_forgotten g ON g.workspace_id = w AND g.subject = k.subject AND g.position = k.position);
-    more := EXISTS (SELECT FROM log_forgotten g WHERE g.workspace_id = w AND g.ended_at IS NULL AND g.position <= seen);
+    more := EXISTS (SELECT FROM log_forgotten g WHERE g.workspace_id = w AND log_may_forget(g, seen));
 END
 $function$;
 COMMENT ON FUNCTION log_forget(text,integer) IS 'Deletes a slice of the detached values of those who are forgotten, the only way to delete them. deleted counts what is deleted of them so far.';
@@ -1559,6 +1559,13 @@ CREATE OR REPLACE FUNCTION public.log_forgets(type text, data json)
  STABLE PARALLEL SAFE
 RETURN CASE type WHEN 'client.forgotten'::text THEN ('client:'::text || (data ->> 'client_id'::text)) WHEN 'contractor.forgotten'::text THEN ('contractor:'::text || (data ->> 'contractor_id'::text)) ELSE NULL::text END;
 COMMENT ON FUNCTION log_forgets(text,json) IS 'Whom an entry forgets; null: it forgets nobody.';
+
+CREATE OR REPLACE FUNCTION public.log_may_forget(f log_forgotten, seen bigint)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE PARALLEL SAFE
+RETURN (((f).ended_at IS NULL) AND ((f)."position" <= seen) AND (NOT (EXISTS (SELECT FROM log_skip k WHERE ((k.workspace_id = (log_may_forget.f).workspace_id) AND (k.consumer = 'read_models'::text) AND (k."position" = (log_may_forget.f)."position"))))));
+COMMENT ON FUNCTION log_may_forget(log_forgotten,bigint) IS 'Whether a deletion goes on: the read models are at seen, and have had the effect of the entry that forgets.';
 
 CREATE OR REPLACE FUNCTION public.log_patience(wait integer)
  RETURNS integer
@@ -1617,7 +1624,7 @@ DECLARE
     against text;
 BEGIN
     SELECT array_agg(t.e->>'id' ORDER BY t.n), array_agg(t.e->>'type' ORDER BY t.n),
-           array_agg((t.e->>'created_at')::timestamptz ORDER BY t.n), array_agg(t.e->>'data' ORDER BY t.n),
+           array_agg((t.e->>'created_at')::timestamptz ORDER BY t.n), array_agg(t.e->>'open' ORDER BY t.n),
            array_agg(t.e->>'public' ORDER BY t.n), array_agg(t.e->>'value' ORDER BY t.n),
            array_agg(decode(t.e->>'salt', 'hex') ORDER BY t.n), array_agg((t.e->>'index')::integer ORDER BY t.n)
       INTO ids, types, created, data, public, apart, salts, indexes

@@ -12,11 +12,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-const ofAda = `{"workspace_id":"acme","id":"e1","type":"client.recorded","data":{"client_id":"cl_1","name":"Ada Moreau","contacts":[{"email":"ada@example.com"}]}}
-{"workspace_id":"acme","id":"e2","type":"client.recorded","data":{"client_id":"cl_2","name":"Bob"}}
-{"workspace_id":"acme","id":"e3","type":"contractor.recorded","data":{"contractor_id":"co_1","name":"Rosa Tran"}}
-{"workspace_id":"acme","id":"e4","type":"time_entry.recorded","data":{"time_entry_id":"te_1","work_date":"2026-10-01","client_id":"cl_1","contractor_id":"co_1","service":"Care","description":"at Ada's home","hours":1,"period":"2026-10","currency":"EUR"}}
-{"workspace_id":"acme","id":"e5","type":"client.recorded","data":{"client_id":"cl_1","name":"Ada Lovelace"}}
+const ofAda = `{"workspace_id":"acme","id":"e1","created_at":"2026-01-01T00:00:00.000Z","type":"client.recorded","data":{"client_id":"cl_1","name":"Ada Moreau","contacts":[{"email":"ada@example.com"}]}}
+{"workspace_id":"acme","id":"e2","created_at":"2026-01-01T00:00:00.000Z","type":"client.recorded","data":{"client_id":"cl_2","name":"Bob"}}
+{"workspace_id":"acme","id":"e3","created_at":"2026-01-01T00:00:00.000Z","type":"contractor.recorded","data":{"contractor_id":"co_1","name":"Rosa Tran"}}
+{"workspace_id":"acme","id":"e4","created_at":"2026-01-01T00:00:00.000Z","type":"time_entry.recorded","data":{"time_entry_id":"te_1","work_date":"2026-10-01","client_id":"cl_1","contractor_id":"co_1","service":"Care","description":"at Ada's home","hours":1,"period":"2026-10","currency":"EUR"}}
+{"workspace_id":"acme","id":"e5","created_at":"2026-01-01T00:00:00.000Z","type":"client.recorded","data":{"client_id":"cl_1","name":"Ada Lovelace"}}
 `
 
 // TestForgetAPerson finds, exports and forgets a client as an operator does, and restores the log
@@ -99,6 +99,10 @@ func TestForgetAPerson(t *testing.T) {
 	}
 	succeed(t, url, "verify")
 
+	if kept, listed := read(t, list), succeed(t, url, "person", "list"); strings.Count(kept, "\n") != 1 || strings.Count(listed, "\n") != 1 || kept[:100] != listed[:100] {
+		t.Errorf("kept %s, listed %s", kept, listed)
+	}
+
 	// An older backup brings everything back, and the list forgets it again.
 	older := appended(t, ofAda)
 	if out := succeed(t, older, "append", "--forgotten", list); !strings.Contains(out, "forgot 1 person again") {
@@ -111,6 +115,15 @@ func TestForgetAPerson(t *testing.T) {
 		}
 		return nil
 	})
+	// Whoever was recorded again since is not forgotten by an old line.
+	c = command(t, older, "append")
+	c.Stdin = strings.NewReader(`{"workspace_id":"acme","id":"e6","type":"client.recorded","data":{"client_id":"cl_1","name":"Ada again"}}`)
+	if r := runCommand(t, c); r.code != cli.ExitDone {
+		t.Fatalf("%+v", r)
+	}
+	if r := runCommand(t, command(t, older, "append", "--forgotten", write1(t, strings.Replace(read(t, list), `"id":"evt_`, `"id":"old_`, 1)))); r.code == cli.ExitDone || !strings.Contains(r.errOut, "has newer values") {
+		t.Errorf("an old line: %+v", r)
+	}
 	if r := runCommand(t, command(t, older, "append", "--forgotten", write1(t, ofAda))); r.code == cli.ExitDone || !strings.Contains(r.errOut, "line 1") {
 		t.Errorf("a list of others: %+v", r)
 	}

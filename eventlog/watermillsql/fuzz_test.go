@@ -44,11 +44,11 @@ func FuzzMessage(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var sent []struct{ ID, Type, Data, Public, Value, Salt string }
+		var sent []struct{ ID, Type, Open, Public, Value, Salt string }
 		if err := json.Unmarshal([]byte(q.Args[2].(string)), &sent); err != nil || len(sent) != 1 {
 			t.Fatalf("arguments %v: %v", q.Args, err)
 		}
-		if s := sent[0]; (id != "" && s.ID != id) || !domain.IsID(s.ID) || s.Type != d.Type || s.Data != d.Open() || s.Value != d.Value() || (s.Value == "") != (s.Salt == "") || s.Public != d.PublicData() {
+		if s := sent[0]; (id != "" && s.ID != id) || !domain.IsID(s.ID) || s.Type != d.Type || s.Open != d.Open() || s.Value != d.Value() || (s.Value == "") != (s.Salt == "") || s.Public != d.PublicData() {
 			t.Fatalf("sends %+v for %+v", s, d)
 		}
 		if strings.Contains(d.Data, "\x00") || len(q.Args[0].(string)) > 64 {

@@ -222,8 +222,8 @@ func (a *Auditor) report(ctx context.Context, v *Verification, derived int64, li
 	a.differences.Add(float64(v.Differences))
 	for i := range list {
 		d := &list[i]
-		a.cfg.Logger.ErrorContext(ctx, "the audit found a difference", "workspace", d.WorkspaceID, "resource", d.Resource, "id", d.ID,
-			"field", d.Field, "stored", orNothing(d.Stored), "folded", orNothing(d.Folded))
+		// Not what differs: a log keeps names for longer than the database may.
+		a.cfg.Logger.ErrorContext(ctx, "the audit found a difference", "workspace", d.WorkspaceID, "resource", d.Resource, "id", d.ID, "field", d.Field)
 	}
 	a.cfg.Logger.ErrorContext(ctx, "a workspace differs from its log: ledgerfeed verify lists all differences, ledgerfeed rebuild repairs read models",
 		"workspace", v.WorkspaceID, "position", v.Position, "differences", v.Differences, "log_intact", v.LogIntact)

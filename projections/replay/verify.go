@@ -116,6 +116,27 @@ func (r *Replayer) verify(ctx context.Context, w workspaceSize, q VerifyRequest,
 	return v, nil
 }
 
+// errForgottenMeanwhile means that values were deleted while rows from before were compared: the fold
+// up to there cannot have what these rows show.
+var errForgottenMeanwhile = errors.New("values were deleted meanwhile")
+
+// checkForgottenMeanwhile is called for a difference. It asks once for each position of the fold.
+func (f *workspaceFold) checkForgottenMeanwhile(ctx context.Context) error {
+	if f.askedAt == f.position {
+		return nil
+	}
+	f.askedAt = f.position
+	var meanwhile bool
+	err := f.cfg.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM log_forgotten WHERE workspace_id = $1 AND position > $2 AND reached > 0)`, f.workspaceID, f.position).Scan(&meanwhile)
+	if err != nil {
+		return fmt.Errorf("look for deletions in %s: %w", f.workspaceID, err)
+	}
+	if meanwhile {
+		return errForgottenMeanwhile
+	}
+	return nil
+}
+
 // checkDeletions reports deletions of detached values that no entry of the log began.
 func (f *workspaceFold) checkDeletions(ctx context.Context) error {
 	rows, err := f.cfg.Pool.Query(ctx, `
@@ -152,12 +173,25 @@ func (f *workspaceFold) verifyRows(ctx context.Context, report func(Difference))
 		heldBack = nil
 	}
 	differing := false
-	err := f.compareAll(ctx, everyTable, f.differences(func(d Difference) {
-		differing = true
-		if heldBack = append(heldBack, d); len(heldBack) > maxHeldBack {
-			reportHeldBack()
-		}
-	}))
+	compare := func() error {
+		note := f.differences(func(d Difference) {
+			differing = true
+			if heldBack = append(heldBack, d); len(heldBack) > maxHeldBack {
+				reportHeldBack()
+			}
+		})
+		return f.compareAll(ctx, everyTable, func(t *table.Table, k table.Key, stored [][]byte, expected []string) error {
+			if err := f.checkForgottenMeanwhile(ctx); err != nil {
+				return err
+			}
+			return note(t, k, stored, expected)
+		})
+	}
+	err := compare()
+	for errors.Is(err, errForgottenMeanwhile) {
+		heldBack, differing = nil, false
+		err = compare() // the fold goes on past the entry that forgets
+	}
 	if err != nil && !errors.Is(err, errCheckpointMoved) {
 		return err
 	}

@@ -26,6 +26,7 @@ type workspaceFold struct {
 	check      *logCheck           // nil: entries are not checked
 	trees      treeFold            // nil: the event trees are neither checked nor rebuilt
 	locked     bool                // the checkpoint is locked, so the rate is not limited
+	askedAt    int64               // position at which it was last asked for deletions
 	applying   int64               // position of the entry being folded, for the error if folding panics
 	afterApply func(*domain.Entry) // called after an entry was folded, if set
 	onSkip     func(*domain.Entry) // called for an entry that is skipped, if set

@@ -119,7 +119,7 @@ func checkRestoredPeople(ctx context.Context, x *examination) ([]Finding, error)
 	}
 	return []Finding{{
 		Level: Warning, Text: fmt.Sprintf("the backup knows of %s who were forgotten, %d of them not wholly; who was forgotten after it was made has come back", plural.Of(forgotten, "person", "people"), pending),
-		Do: "ledgerfeed append --forgotten, with the list that ledgerfeed person forget keeps (docs/operations/erasure.md)",
+		Do: "before producers append: ledgerfeed append --forgotten, with the list that ledgerfeed person forget or person list has written (docs/operations/erasure.md)",
 	}}, nil
 }
 

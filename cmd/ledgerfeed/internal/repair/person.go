@@ -31,7 +31,7 @@ import (
 // PersonCommand is ledgerfeed person.
 func PersonCommand(env *cli.Env) *cobra.Command {
 	return cli.Group("person", "Find, export and forget what the log holds about a client or a contractor",
-		findPersonCommand(env), exportPersonCommand(env), forgetCommand(env))
+		findPersonCommand(env), exportPersonCommand(env), forgetCommand(env), forgottenCommand(env))
 }
 
 // foundPerson is a line of person find.
@@ -148,6 +148,27 @@ type personValue struct {
 	Value     json.RawMessage `json:"value"`
 }
 
+func forgottenCommand(env *cli.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "Write who was forgotten, as the list that append --forgotten takes",
+		Long: `Write who was forgotten in all workspaces, by this command or by a producer, as the list
+that ledgerfeed append --forgotten takes after an older backup was restored. It has ids
+only. Write it anew with each backup, and keep it elsewhere.`,
+		Args: cli.ExactArgs(0),
+		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
+			return env.WithDeps(ctx, func(d *cli.Deps) error {
+				var line []byte
+				return d.Log.WalkForgotten(ctx, func(e *domain.Entry) error {
+					line = e.AppendNDJSON(line[:0])
+					_, err := env.Out.Write(line)
+					return err
+				})
+			})
+		}),
+	}
+}
+
 // forgetFlags are the flags of person forget.
 type forgetFlags struct {
 	workspace, reason string
@@ -206,7 +227,8 @@ type forgetReceipt struct {
 
 // remains says where copies may be that this program cannot reach.
 const remains = "the ids, amounts and dates; backups and the write-ahead log until they expire; standbys until they have replayed the deletion; " +
-	"the free space of database files until VACUUM FULL or new rows overwrite it; copies that readers of the API keep"
+	"the free space of database files until VACUUM FULL or new rows overwrite it; streams of a relay with whole entries, outbox tables and dead letters; " +
+	"the database that the workspace has moved from, until the move is finished; copies that readers of the API keep"
 
 func (f *forgetFlags) run(ctx context.Context, env *cli.Env, d *cli.Deps, s eventlog.Subject) error {
 	r := &forgetReceipt{WorkspaceID: f.workspace, Kind: s.Kind, ID: s.ID}
@@ -226,14 +248,25 @@ func (f *forgetFlags) run(ctx context.Context, env *cli.Env, d *cli.Deps, s even
 	if f.dryRun {
 		return env.Print(r, r.text)
 	}
-	receipt, err := f.append(ctx, d, s)
+	draft, err := f.draft(s)
 	if err != nil {
 		return err
 	}
-	r.EventID, r.Position, r.CreatedAt = receipt.ID, receipt.Position, domain.FormatTime(receipt.CreatedAt)
-	if r.List, err = f.keep(ctx, env, d, r); err != nil {
+	now, err := d.Log.Clock(ctx)
+	if err != nil {
 		return err
 	}
+	// Before the entry is appended: a line without an entry harms nobody, and an entry without a line
+	// would not be applied after a restore.
+	if r.List, err = f.keep(env, d, draft, now); err != nil {
+		return err
+	}
+	receipts, err := d.Log.Append(ctx, draft)
+	if err != nil {
+		return err
+	}
+	receipt := &receipts[0]
+	r.EventID, r.Position, r.CreatedAt = receipt.ID, receipt.Position, domain.FormatTime(receipt.CreatedAt)
 	fmt.Fprintf(env.ErrOut, "the entry at position %d forgets the %s %s: its rows are changed, and then its values are deleted\n", r.Position, s.Kind, s.ID)
 	if err := d.AwaitPositions(ctx, map[string]int64{f.workspace: r.Position}, 0); err != nil {
 		return err
@@ -261,6 +294,9 @@ func deleted(ctx context.Context, d *cli.Deps, workspaceID string, position int6
 		if err != nil || done.Ended != nil {
 			return done, err
 		}
+		if done.Skipped {
+			return nil, fmt.Errorf("the entry at position %d is skipped, so that the rows still show the values, and no value was deleted: run this again when the projector can take such an entry", position)
+		}
 		if !flow.Sleep(ctx, pause) {
 			return nil, context.Cause(ctx)
 		}
@@ -268,25 +304,23 @@ func deleted(ctx context.Context, d *cli.Deps, workspaceID string, position int6
 }
 
 // keep adds the entry to the list of those who were forgotten. It returns the name of the file.
-func (f *forgetFlags) keep(ctx context.Context, env *cli.Env, d *cli.Deps, r *forgetReceipt) (name string, err error) {
+func (f *forgetFlags) keep(env *cli.Env, d *cli.Deps, draft domain.Draft, now time.Time) (name string, err error) {
 	if name = f.list; name == "" {
 		dir := d.DataDir(env.Settings.DataDir)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return "", fmt.Errorf("cannot keep who was forgotten: %w (--list names another file)", err)
+			return "", fmt.Errorf("cannot keep who is forgotten: %w (--list names another file); nothing was changed", err)
 		}
 		name = filepath.Join(dir, "forgotten.ndjson")
 	}
-	entry, err := d.Log.EntryAt(ctx, r.WorkspaceID, r.Position)
-	if err != nil || entry == nil {
-		return "", fmt.Errorf("read the entry at position %d: %w", r.Position, err)
-	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
-		return "", fmt.Errorf("cannot keep who was forgotten: %w (--list names another file)", err)
+		return "", fmt.Errorf("cannot keep who is forgotten: %w (--list names another file); nothing was changed", err)
 	}
+	draft.CreatedAt = now
+	entry := draft.Entry()
 	_, err = file.Write(entry.AppendNDJSON(nil))
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return "", fmt.Errorf("cannot keep who was forgotten in %s: %w", name, err)
+		return "", fmt.Errorf("cannot keep who is forgotten in %s: %w; nothing was changed", name, err)
 	}
 	return name, nil
 }
@@ -314,24 +348,21 @@ func (r *forgetReceipt) sign(env *cli.Env) error {
 	return nil
 }
 
-func (f *forgetFlags) append(ctx context.Context, d *cli.Deps, s eventlog.Subject) (*eventlog.Receipt, error) {
+// draft is the entry that forgets.
+func (f *forgetFlags) draft(s eventlog.Subject) (domain.Draft, error) {
 	data := map[string]string{s.Kind + "_id": s.ID}
 	if f.reason != "" {
 		data["reason"] = f.reason
 	}
 	text, err := json.Marshal(data)
 	if err != nil {
-		return nil, fmt.Errorf("write the entry: %w", err)
+		return domain.Draft{}, fmt.Errorf("write the entry: %w", err)
 	}
 	draft, err := domain.NewDraft(f.workspace, s.Kind+".forgotten", text)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		draft.ID, err = eventlog.NewID()
 	}
-	receipts, err := d.Log.Append(ctx, draft)
-	if err != nil {
-		return nil, err
-	}
-	return &receipts[0], nil
+	return draft, err
 }
 
 // rowsOf counts the rows of the read models that show a person or texts about them.
