@@ -151,6 +151,19 @@ func TestUseOfAKey(t *testing.T) {
 	s.signIn(beta, session.Viewer).get("/keys").hasNot("of 120")
 }
 
+// TestCallersAroundMidnight: shortly after midnight, those of the day before are shown as well.
+func TestCallersAroundMidnight(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	id, _ := s.key(acme, "Payroll export", access.EventsRead)
+	midnight := s.clock.Now().UTC().Truncate(24 * time.Hour)
+	last := midnight.Add(time.Minute)
+	s.requestAt(acme, id, last, midnight.Add(-10*time.Minute), midnight.Add(-30*time.Hour))
+	s.exec(`UPDATE request_log SET user_agent = CASE WHEN at >= $2 THEN 'today/1' WHEN at >= $2::timestamptz - interval '1 day' THEN 'yesterday/1' ELSE 'before/1' END WHERE key_id = $1`, id, midnight)
+	s.exec(`INSERT INTO api_key_use (workspace_id, key_id, last_used_at) VALUES ($1, $2, $3)`, acme, id, last)
+	s.signIn(acme, session.Viewer).get("/keys/"+id).has("Who uses it", "today/1", "yesterday/1").hasNot("before/1")
+}
+
 // TestKeyThatOpensNothing warns of one where it was made, in the list and on its page.
 func TestKeyThatOpensNothing(t *testing.T) {
 	t.Parallel()

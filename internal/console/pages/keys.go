@@ -211,7 +211,8 @@ func callersOf(ctx context.Context, pool pg.DB, workspaceID, keyID string) ([]ca
 		  FROM api_key_use u
 		 CROSS JOIN LATERAL (
 		       SELECT l.user_agent, l.address, l.at FROM request_log l
-		        WHERE `+onTheDay+` AND l.at >= u.last_used_at - interval '1 day'
+		        WHERE l.slot IN (`+slotOf("u.last_used_at")+`, `+slotOf("u.last_used_at - interval '1 day'")+`)
+		          AND l.workspace_id = u.workspace_id AND l.key_id = u.key_id AND l.at >= u.last_used_at - interval '1 day'
 		        ORDER BY l.at DESC LIMIT $3) r
 		 WHERE u.workspace_id = $1 AND u.key_id = $2
 		 GROUP BY 1, 2 ORDER BY 4 DESC LIMIT $4`, workspaceID, keyID, callerRequests, maxCallers)
@@ -228,20 +229,22 @@ func callersOf(ctx context.Context, pool pg.DB, workspaceID, keyID string) ([]ca
 // keysUse is the last request of a key that the request log still has.
 type keysUse struct{ Method, Route string }
 
-// onTheDay selects the requests l of a key on the day of its last use u. The time of last use,
+// slotOf is the partition of the request log that has the day of a time.
+func slotOf(at string) string {
+	return `(floor(extract(epoch FROM ` + at + `) / 86400)::bigint % 32)::smallint`
+}
+
+// lastUses returns the last request of each key, if the log still has it. The time of last use,
 // precise to the minute, tells which partition of the log has that day, so each key costs one
 // lookup in one index.
-const onTheDay = `l.slot = (floor(extract(epoch FROM u.last_used_at) / 86400)::bigint % 32)::smallint
-		          AND l.workspace_id = u.workspace_id AND l.key_id = u.key_id`
-
-// lastUses returns the last request of each key, if the log still has it.
 func lastUses(ctx context.Context, pool pg.DB, workspaceID string, keyIDs []string) (map[string]keysUse, error) {
 	rows, err := pool.Query(ctx, `
 		SELECT u.key_id, r.method, r.route
 		  FROM api_key_use u
 		 CROSS JOIN LATERAL (
 		       SELECT l.method, l.route FROM request_log l
-		        WHERE `+onTheDay+` AND l.at >= u.last_used_at - interval '1 minute'
+		        WHERE l.slot = `+slotOf("u.last_used_at")+`
+		          AND l.workspace_id = u.workspace_id AND l.key_id = u.key_id AND l.at >= u.last_used_at - interval '1 minute'
 		        ORDER BY l.at DESC LIMIT 1) r
 		 WHERE u.workspace_id = $1 AND u.key_id = ANY ($2)`, workspaceID, keyIDs)
 	if err != nil {
