@@ -199,7 +199,7 @@ func orNil(refused *RefusedError) error {
 
 // appendSQL is the only statement that adds entries to the log, apart from its forms for several
 // workspaces (groupcommit.go) and for producers' own transactions; see
-// migrations/00001_baseline.sql. The third argument of log_append makes the append conditional on
+// migrations/00002_detached.sql. The third argument of log_append makes the append conditional on
 // the newest position; no append here uses it.
 const appendSQL = `SELECT a.outcomes, a.positions, a.times FROM log_append($1, $2, NULL, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) AS a`
 
