@@ -53,6 +53,7 @@ type movingWorkspace struct {
 	mu       sync.Mutex
 	appended []string // ids that were acknowledged, in order
 	seen     []string // ids that the follower has read, in order
+	end      string   // the address at which it has everything; set when it is to end
 	more     chan struct{}
 }
 
@@ -269,7 +270,7 @@ func (h *movingWorkspace) follow(over <-chan struct{}) error {
 		cursor = p.NextCursor
 		switch {
 		case len(p.Data) > 0:
-		case last:
+		case last && address == h.end: // another place may not know for a second that the workspace has left
 			return nil
 		default:
 			flow.Sleep(h.Context(), pauseOfFollower)
@@ -328,6 +329,7 @@ func (h *movingWorkspace) live(do func()) {
 	stop()
 	group.Wait()
 	testkit.Eventually(h.T, func() error { return h.projected(at) })
+	h.end = h.apis[at]
 	close(over)
 	<-following
 	if err := errors.Join(errs[:]...); err != nil {
