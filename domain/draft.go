@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -33,12 +34,17 @@ type Draft struct {
 	open       string // the data without the detached fields, or a stored form as it was given
 	value      string // the detached fields; empty: none is given
 	publicData string // empty for internal types
-	personal   string // the first field that PersonalID finds
 }
 
 // PersonalID names an id or a number of the entry that looks like a name, an email address or a
 // telephone number, with its value: ids and numbers are shown for ever. It is empty if none does.
-func (d *Draft) PersonalID() string { return d.personal }
+func (d *Draft) PersonalID() string {
+	e := Entry{Type: d.Type, Data: cmp.Or(d.Data, d.open)}
+	if c := e.read(); c != nil {
+		return c.personalID()
+	}
+	return ""
+}
 
 // Open returns the data without the detached fields (docs/contract/log.md, "Detached fields"). In a
 // draft of a stored form, it is that form, with the commitment to a value that is not there.
@@ -266,7 +272,6 @@ func (d *Draft) setData(text string, errs *jsonform.FieldErrors) error {
 		d.open = string(c.appendOpen(make([]byte, 0, len(d.Data))))
 	}
 	d.setPublicData(k, c)
-	d.personal = c.personalID()
 	return nil
 }
 

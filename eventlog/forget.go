@@ -18,8 +18,8 @@ import (
 
 // An entry that forgets somebody is appended like any other. log_append notes it in log_forgotten in
 // the same transaction. Once the read models have the entry, the detached values of the entries
-// before it are deleted, slice by slice, in transactions of their own. Whoever dies on the way, the
-// next one goes on.
+// before it are deleted, slice by slice, in transactions of their own. If the process ends, another
+// one continues.
 
 const (
 	// forgetSlice is how many positions one transaction looks at.
@@ -53,7 +53,7 @@ func (l *Log) Forget(ctx context.Context, workspaceID string) error {
 // that there are further slices.
 func forget(ctx context.Context, pool pg.DB, workspaceID string) (more bool, err error) {
 	began := time.Now()
-	if err := pool.QueryRow(ctx, `SELECT f.more FROM log_forget($1, $2) AS f`, workspaceID, forgetSlice).Scan(&more); err != nil {
+	if err := pool.QueryRow(ctx, `SELECT log_forget($1, $2)`, workspaceID, forgetSlice).Scan(&more); err != nil {
 		return false, fmt.Errorf("delete the detached values of %s: %w", workspaceID, err)
 	}
 	if !flow.Sleep(ctx, time.Since(began)) {
@@ -160,7 +160,7 @@ func (s Subject) String() string { return s.Kind + ":" + s.ID }
 // WalkSubject calls do with every entry of a workspace that has a detached value about a subject,
 // oldest first.
 func (l *Log) WalkSubject(ctx context.Context, workspaceID string, s Subject, do func(*domain.Entry) error) error {
-	return l.walkDetached(ctx, workspaceID, `$4 = ANY (string_to_array(d.subject, ' '))`, s.String(), func(e *domain.Entry, _ string) error { return do(e) })
+	return l.walkDetached(ctx, workspaceID, s.String(), func(e *domain.Entry, _ string) error { return do(e) })
 }
 
 // FindText calls do with every entry of a workspace whose detached value contains a text, in upper
@@ -168,7 +168,7 @@ func (l *Log) WalkSubject(ctx context.Context, workspaceID string, s Subject, do
 func (l *Log) FindText(ctx context.Context, workspaceID, text string, do func(e *domain.Entry, subjects string) error) error {
 	// Not in the database, whose locale may know capital letters of ASCII alone.
 	text = strings.ToLower(text)
-	return l.walkDetached(ctx, workspaceID, `$4::text IS NOT NULL`, text, func(e *domain.Entry, subjects string) error {
+	return l.walkDetached(ctx, workspaceID, "", func(e *domain.Entry, subjects string) error {
 		if !strings.Contains(strings.ToLower(e.Value), text) {
 			return nil
 		}
@@ -176,8 +176,9 @@ func (l *Log) FindText(ctx context.Context, workspaceID, text string, do func(e 
 	})
 }
 
-// walkDetached reads slices of positions, so that no statement takes long.
-func (l *Log) walkDetached(ctx context.Context, workspaceID, condition, argument string, do func(*domain.Entry, string) error) error {
+// walkDetached walks the entries with a detached value about a subject, or all if it is empty. It
+// reads slices of positions, so that no statement takes long.
+func (l *Log) walkDetached(ctx context.Context, workspaceID, subject string, do func(*domain.Entry, string) error) error {
 	const slice = 500 // positions, because an entry may have 64 KiB
 	head, err := l.Head(ctx, workspaceID)
 	if err != nil {
@@ -186,22 +187,22 @@ func (l *Log) walkDetached(ctx context.Context, workspaceID, condition, argument
 	for after := int64(0); after < head.Position; after += slice {
 		var (
 			entries  []domain.Entry
-			subjects []string
+			subjects []string // of each
 		)
 		err := queryInOrder(ctx, l.pool, func(rows pgx.Rows) error {
 			for rows.Next() {
-				e, subject := domain.Entry{WorkspaceID: workspaceID}, ""
-				if err := scanEntry(rows, &e, &subject); err != nil {
+				e, about := domain.Entry{WorkspaceID: workspaceID}, ""
+				if err := scanEntry(rows, &e, &about); err != nil {
 					return err
 				}
-				entries, subjects = append(entries, e), append(subjects, subject)
+				entries, subjects = append(entries, e), append(subjects, about)
 			}
 			return rows.Err()
 		}, `
 			SELECT `+entryColumns+`, d.subject FROM log_detached d CROSS JOIN LATERAL (
 			       SELECT * FROM event_log e WHERE e.workspace_id = d.workspace_id AND e.position BETWEEN d.position AND d.position ORDER BY e.position LIMIT 1) AS e
-			 WHERE d.workspace_id = $1 AND d.position > $2 AND d.position <= $3 AND `+condition+` ORDER BY d.position`,
-			workspaceID, after, after+slice, argument)
+			 WHERE d.workspace_id = $1 AND d.position > $2 AND d.position <= $3 AND ($4 = '' OR $4 = ANY (string_to_array(d.subject, ' '))) ORDER BY d.position`,
+			workspaceID, after, after+slice, subject)
 		if err != nil {
 			return fmt.Errorf("read the detached values of %s: %w", workspaceID, err)
 		}

@@ -9,7 +9,7 @@ DO $$
 BEGIN
     IF EXISTS (SELECT FROM event_log) THEN
         RAISE EXCEPTION 'the log of this database holds the names of people: it cannot be upgraded'
-            USING HINT = 'Export it with the program of before, and append it with --restore to an empty database.';
+            USING HINT = 'Export it with the earlier program, and append it with --restore to an empty database.';
     END IF;
 END
 $$;
@@ -113,7 +113,7 @@ COMMENT ON FUNCTION log_may_forget(log_forgotten, bigint) IS 'Whether a deletion
 -- forgets and whose deletion has not ended. The read models must have that entry: before, their rows
 -- follow from these values. It needs no lock on the head: values are never added to positions that
 -- exist. Rows are read along primary keys, whatever the statistics say.
-CREATE FUNCTION log_forget(w text, slice integer, OUT more boolean, OUT deleted bigint) LANGUAGE plpgsql
+CREATE FUNCTION log_forget(w text, slice integer, OUT more boolean) LANGUAGE plpgsql
 SET enable_seqscan = off AS $$
 DECLARE
     subjects  text[];
@@ -123,7 +123,6 @@ DECLARE
     now       timestamptz := clock_timestamp();
     seen      bigint := (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = w AND c.consumer = 'read_models');
 BEGIN
-    deleted := 0;
     -- Those who came later wait for the pass that is under way, so that it ends.
     SELECT array_agg(g.subject), array_agg(g.position), min(g.reached), least(min(g.reached) + greatest(slice, 1), max(g.position))
       INTO subjects, positions, below, upto FROM (
@@ -142,21 +141,19 @@ BEGIN
          WHERE d.workspace_id = w AND d.position > below AND d.position <= upto),
     gone AS (
         DELETE FROM log_detached d WHERE d.workspace_id = w AND d.position > below AND d.position <= upto
-           AND d.position = ANY (ARRAY(SELECT t.position FROM theirs t)) RETURNING d.position)
+           AND d.position = ANY (ARRAY(SELECT t.position FROM theirs t)))
     UPDATE log_forgotten g
        SET reached = greatest(g.reached, least(upto, g.position)),
            deleted = g.deleted + (SELECT count(*) FROM theirs t WHERE t.subject = g.subject AND t.forgotten = g.position),
            ended_at = CASE WHEN upto >= g.position THEN now END
       FROM unnest(subjects, positions) AS k (subject, position)
-     WHERE g.workspace_id = w AND g.subject = k.subject AND g.position = k.position AND EXISTS (SELECT count(*) FROM gone);
+     WHERE g.workspace_id = w AND g.subject = k.subject AND g.position = k.position;
     PERFORM set_config('ledgerfeed.removes', '', true);
-    deleted := (SELECT coalesce(sum(g.deleted), 0) FROM unnest(subjects, positions) AS k (subject, position)
-                  JOIN log_forgotten g ON g.workspace_id = w AND g.subject = k.subject AND g.position = k.position);
     more := EXISTS (SELECT FROM log_forgotten g WHERE g.workspace_id = w AND log_may_forget(g, seen));
 END
 $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION log_forget(text, integer) IS 'Deletes a slice of the detached values of those who are forgotten, the only way to delete them. deleted counts what is deleted of them so far.';
+COMMENT ON FUNCTION log_forget(text, integer) IS 'Deletes a slice of the detached values of those who are forgotten, the only way to delete them.';
 
 DROP FUNCTION log_append(text, timestamptz, bigint, boolean, text[], text[], timestamptz[], text[], text[], integer, boolean);
 

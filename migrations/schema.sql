@@ -1504,8 +1504,8 @@ END
 $function$;
 COMMENT ON FUNCTION log_detached_refuse() IS 'Keeps detached values as they were appended.';
 
-CREATE OR REPLACE FUNCTION public.log_forget(w text, slice integer, OUT more boolean, OUT deleted bigint)
- RETURNS record
+CREATE OR REPLACE FUNCTION public.log_forget(w text, slice integer, OUT more boolean)
+ RETURNS boolean
  LANGUAGE plpgsql
  SECURITY DEFINER
  SET enable_seqscan TO 'off'
@@ -1519,7 +1519,6 @@ DECLARE
     now       timestamptz := clock_timestamp();
     seen      bigint := (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = w AND c.consumer = 'read_models');
 BEGIN
-    deleted := 0;
     -- Those who came later wait for the pass that is under way, so that it ends.
     SELECT array_agg(g.subject), array_agg(g.position), min(g.reached), least(min(g.reached) + greatest(slice, 1), max(g.position))
       INTO subjects, positions, below, upto FROM (
@@ -1538,20 +1537,18 @@ BEGIN
          WHERE d.workspace_id = w AND d.position > below AND d.position <= upto),
     gone AS (
         DELETE FROM log_detached d WHERE d.workspace_id = w AND d.position > below AND d.position <= upto
-           AND d.position = ANY (ARRAY(SELECT t.position FROM theirs t)) RETURNING d.position)
+           AND d.position = ANY (ARRAY(SELECT t.position FROM theirs t)))
     UPDATE log_forgotten g
        SET reached = greatest(g.reached, least(upto, g.position)),
            deleted = g.deleted + (SELECT count(*) FROM theirs t WHERE t.subject = g.subject AND t.forgotten = g.position),
            ended_at = CASE WHEN upto >= g.position THEN now END
       FROM unnest(subjects, positions) AS k (subject, position)
-     WHERE g.workspace_id = w AND g.subject = k.subject AND g.position = k.position AND EXISTS (SELECT count(*) FROM gone);
+     WHERE g.workspace_id = w AND g.subject = k.subject AND g.position = k.position;
     PERFORM set_config('ledgerfeed.removes', '', true);
-    deleted := (SELECT coalesce(sum(g.deleted), 0) FROM unnest(subjects, positions) AS k (subject, position)
-                  JOIN log_forgotten g ON g.workspace_id = w AND g.subject = k.subject AND g.position = k.position);
     more := EXISTS (SELECT FROM log_forgotten g WHERE g.workspace_id = w AND log_may_forget(g, seen));
 END
 $function$;
-COMMENT ON FUNCTION log_forget(text,integer) IS 'Deletes a slice of the detached values of those who are forgotten, the only way to delete them. deleted counts what is deleted of them so far.';
+COMMENT ON FUNCTION log_forget(text,integer) IS 'Deletes a slice of the detached values of those who are forgotten, the only way to delete them.';
 
 CREATE OR REPLACE FUNCTION public.log_forgets(type text, data json)
  RETURNS text

@@ -115,7 +115,7 @@ func TestForgetAPerson(t *testing.T) {
 		}
 		return nil
 	})
-	// Whoever was recorded again since is not forgotten by an old line.
+	// An old line does not forget a client who was recorded again since.
 	c = command(t, older, "append")
 	c.Stdin = strings.NewReader(`{"workspace_id":"acme","id":"e6","type":"client.recorded","data":{"client_id":"cl_1","name":"Ada again"}}`)
 	if r := runCommand(t, c); r.code != cli.ExitDone {

@@ -112,16 +112,16 @@ func clearPlace(ctx context.Context, m *Mover, p *Place) error {
 			if err := pg.SetLocal(ctx, tx, "ledgerfeed.removes", m.cfg.WorkspaceID); err != nil {
 				return fmt.Errorf("name the workspace whose log is removed: %w", err)
 			}
-			if _, err := tx.Exec(ctx, `
-				DELETE FROM log_detached WHERE workspace_id = $1 AND position <= coalesce((
-				       SELECT max(e.position) FROM (SELECT e.position FROM event_log e WHERE e.workspace_id = $1 ORDER BY e.position LIMIT $2) AS e), 0)`,
-				m.cfg.WorkspaceID, clearPage); err != nil {
+			var through int64
+			if err := tx.QueryRow(ctx, `
+				SELECT coalesce(max(e.position), 0) FROM (SELECT e.position FROM event_log e WHERE e.workspace_id = $1 ORDER BY e.position LIMIT $2) AS e`,
+				m.cfg.WorkspaceID, clearPage).Scan(&through); err != nil {
+				return fmt.Errorf("look for entries of %s: %w", m.cfg.WorkspaceID, err)
+			}
+			if _, err := tx.Exec(ctx, `DELETE FROM log_detached WHERE workspace_id = $1 AND position <= $2`, m.cfg.WorkspaceID, through); err != nil {
 				return fmt.Errorf("remove detached values of %s: %w", m.cfg.WorkspaceID, err)
 			}
-			tag, err := tx.Exec(ctx, `
-				DELETE FROM event_log WHERE workspace_id = $1 AND position <= coalesce((
-				       SELECT max(e.position) FROM (SELECT e.position FROM event_log e WHERE e.workspace_id = $1 ORDER BY e.position LIMIT $2) AS e), 0)`,
-				m.cfg.WorkspaceID, clearPage)
+			tag, err := tx.Exec(ctx, `DELETE FROM event_log WHERE workspace_id = $1 AND position <= $2`, m.cfg.WorkspaceID, through)
 			if err != nil {
 				return fmt.Errorf("remove entries of %s: %w", m.cfg.WorkspaceID, err)
 			}

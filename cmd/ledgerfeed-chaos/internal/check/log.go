@@ -137,8 +137,8 @@ func link(before [sha256.Size]byte, e *domain.Entry) [sha256.Size]byte {
 	return sha256.Sum256(append(before[:], text...))
 }
 
-// commitment is that of an entry's detached value, from the text of docs/contract/log.md, "Detached
-// fields", alone.
+// commitment computes the commitment to an entry's detached value, from the text of
+// docs/contract/log.md, "Detached fields", alone.
 func commitment(e *domain.Entry) string {
 	text := "ledgerfeed/detached/1\n" + string(e.Salt[:]) + e.WorkspaceID + "\n" + e.ID + "\n" + e.Value
 	sum := sha256.Sum256([]byte(text))

@@ -109,8 +109,8 @@ func checkRestoredPositions(ctx context.Context, x *examination) ([]Finding, err
 	return ok("read models and webhooks are not ahead of the log; ledgerfeed verify compares every row"), nil
 }
 
-// checkRestoredPeople asks for the list of those who were forgotten after the backup was made, and
-// says how far the deletion is that the backup has begun.
+// checkRestoredPeople counts who was forgotten when the backup was made, and asks for the list of
+// those who were forgotten later.
 func checkRestoredPeople(ctx context.Context, x *examination) ([]Finding, error) {
 	var forgotten, pending int64
 	err := x.pool.QueryRow(ctx, `SELECT count(*), count(*) FILTER (WHERE ended_at IS NULL) FROM log_forgotten`).Scan(&forgotten, &pending)
@@ -118,7 +118,7 @@ func checkRestoredPeople(ctx context.Context, x *examination) ([]Finding, error)
 		return nil, fmt.Errorf("cannot count who was forgotten: %w", err)
 	}
 	return []Finding{{
-		Level: Warning, Text: fmt.Sprintf("the backup knows of %s who were forgotten, %d of them not wholly; who was forgotten after it was made has come back", plural.Of(forgotten, "person", "people"), pending),
+		Level: Warning, Text: fmt.Sprintf("%s forgotten when the backup was made, and for %d of them the deletion had not ended; people who were forgotten later are back", plural.Of(forgotten, "person was", "people were"), pending),
 		Do: "before producers append: ledgerfeed append --forgotten, with the list that ledgerfeed person forget or person list has written (docs/operations/erasure.md)",
 	}}, nil
 }

@@ -129,10 +129,8 @@ func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
 	return list, nil
 }
 
-// lateDelivery is the age of an event that was not sent yet from which something is
-// wrong with the processes that deliver.
-const lateDelivery = 5 * time.Minute
-
+// checkPeople looks for deletions of detached values that do not end, and for ids that look like
+// names.
 func checkPeople(ctx context.Context, x *examination) ([]Finding, error) {
 	var list []Finding
 	var pending int64
@@ -180,6 +178,10 @@ func checkPeople(ctx context.Context, x *examination) ([]Finding, error) {
 
 // mostPeople is how many ids of each kind of party checkPeople looks at.
 const mostPeople = 5000
+
+// lateDelivery is the age of an event that was not sent yet from which something is
+// wrong with the processes that deliver.
+const lateDelivery = 5 * time.Minute
 
 func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	lags, err := dispatch.ReadStatus(ctx, x.pool, "")

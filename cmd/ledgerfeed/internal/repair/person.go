@@ -232,14 +232,10 @@ const remains = "the ids, amounts and dates; backups and the write-ahead log unt
 
 func (f *forgetFlags) run(ctx context.Context, env *cli.Env, d *cli.Deps, s eventlog.Subject) error {
 	r := &forgetReceipt{WorkspaceID: f.workspace, Kind: s.Kind, ID: s.ID}
-	err := d.Log.WalkSubject(ctx, f.workspace, s, func(*domain.Entry) error {
-		r.Values++
-		return nil
-	})
-	if err != nil {
+	if _, err := d.Log.Head(ctx, f.workspace); err != nil {
 		return err
 	}
-	if r.Rows, err = rowsOf(ctx, d, f.workspace, s); err != nil {
+	if err := r.count(ctx, d, s); err != nil {
 		return err
 	}
 	if r.Values+r.Rows == 0 {
@@ -365,20 +361,23 @@ func (f *forgetFlags) draft(s eventlog.Subject) (domain.Draft, error) {
 	return draft, err
 }
 
-// rowsOf counts the rows of the read models that show a person or texts about them.
-func rowsOf(ctx context.Context, d *cli.Deps, workspaceID string, s eventlog.Subject) (n int64, err error) {
-	count := `SELECT (SELECT count(*) FROM ` + s.Kind + ` WHERE workspace_id = $1 AND id = $2)`
+// count counts the values about a person, and the rows of the read models that show the person or
+// texts about them.
+func (r *forgetReceipt) count(ctx context.Context, d *cli.Deps, s eventlog.Subject) error {
+	rows := `(SELECT count(*) FROM ` + s.Kind + ` WHERE workspace_id = $1 AND id = $2)`
 	tables := []string{"invoice", "charge", "time_entry", "payment"}
 	if s.Kind == eventlog.SubjectClient {
 		tables = append(tables, "credit_move")
 	}
 	for _, t := range tables {
-		count += ` + (SELECT count(*) FROM ` + t + ` WHERE workspace_id = $1 AND ` + s.Kind + `_id = $2)`
+		rows += ` + (SELECT count(*) FROM ` + t + ` WHERE workspace_id = $1 AND ` + s.Kind + `_id = $2)`
 	}
-	if err := d.Pool.QueryRow(ctx, count, workspaceID, s.ID).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count the rows of the %s %s: %w", s.Kind, s.ID, err)
+	err := d.Pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM log_detached WHERE workspace_id = $1 AND $3 = ANY (string_to_array(subject, ' '))), `+rows,
+		r.WorkspaceID, s.ID, s.String()).Scan(&r.Values, &r.Rows)
+	if err != nil {
+		return fmt.Errorf("count what there is of the %s %s: %w", s.Kind, s.ID, err)
 	}
-	return n, nil
+	return nil
 }
 
 func (r *forgetReceipt) text(out io.Writer) error {
@@ -387,15 +386,11 @@ func (r *forgetReceipt) text(out io.Writer) error {
 			plural.Of(r.Values, "value", "values"), plural.Of(r.Rows, "row", "rows"), r.Kind, r.ID, r.WorkspaceID)
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s\n", r.receiptText())
+	_, err := fmt.Fprintf(out, "forgot the %s %s of %s: the entry %s at position %d, of %s\n%s deleted, %s changed; nothing was left in the live database at %s\nwhat remains: %s\nthe list for append --forgotten: %s\n",
+		r.Kind, r.ID, r.WorkspaceID, r.EventID, r.Position, r.CreatedAt,
+		plural.Of(r.Values, "value", "values"), plural.Of(r.Rows, "row", "rows"), r.EndedAt, r.Remains, r.List)
 	if err == nil && r.Note != "" {
 		_, err = fmt.Fprintf(out, "\n%s", r.Note)
 	}
 	return err
-}
-
-func (r *forgetReceipt) receiptText() string {
-	return fmt.Sprintf("forgot the %s %s of %s: the entry %s at position %d, of %s\n%s deleted, %s changed; nothing was left in the live database at %s\nwhat remains: %s\nthe list for append --forgotten: %s",
-		r.Kind, r.ID, r.WorkspaceID, r.EventID, r.Position, r.CreatedAt,
-		plural.Of(r.Values, "value", "values"), plural.Of(r.Rows, "row", "rows"), r.EndedAt, r.Remains, r.List)
 }
