@@ -354,7 +354,8 @@ var errPollTimeout = errors.New("the poll for changed API keys took too long")
 
 // poller is what Run's goroutine remembers between polls.
 type poller struct {
-	seen int64 // revision up to which changes are known; -1: none yet
+	seen   int64 // revision up to which changes are known; -1: none yet
+	failed bool  // the last poll did
 }
 
 // Run keeps the cache up to date until ctx is done, and then returns nil. It returns an error if
@@ -374,12 +375,14 @@ func (d *Directory) Run(ctx context.Context) error {
 }
 
 // poll reads which keys changed and removes them from the cache. It skips every second poll while
-// no key is asked for, so that an idle process costs little.
+// no key is asked for, so that an idle process costs little. After a failed poll it skips none: a
+// skipped poll would count as the end of the outage.
 func (d *Directory) poll(ctx context.Context, p *poller) (err error) {
-	if !d.asked.Swap(false) && p.seen >= 0 && !d.leftOut.Load() {
+	if !d.asked.Swap(false) && p.seen >= 0 && !p.failed && !d.leftOut.Load() {
 		d.leftOut.Store(true)
 		return nil
 	}
+	defer func() { p.failed = err != nil }()
 	ctx, cancel := context.WithTimeoutCause(ctx, d.pollTimeout, errPollTimeout)
 	defer cancel()
 	defer func() {

@@ -167,6 +167,29 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
+// While nobody asks for a key, every poll during an outage fails. A skipped poll would end the
+// outage in the log.
+func TestNoPollIsSkippedDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	n := &network{conns: map[net.Conn]bool{}}
+	d := b.directory(t, func(cfg *DirectoryConfig) { cfg.Pool = n.pool(t, b) })
+	_, secret := b.create(t)
+	d.mustPoll(t)
+	d.admits(t, secret)
+	n.set(true)
+	for i := range 5 {
+		if err := d.poll(t.Context(), d.poller); err == nil {
+			t.Fatalf("poll %d of the outage succeeds", i+1)
+		}
+	}
+	n.set(false)
+	d.mustPoll(t)
+	if !d.Stats().Fresh {
+		t.Error("not fresh after the outage")
+	}
+}
+
 // Run survives an outage, and logs its beginning and its end once.
 func TestRunThroughAnOutage(t *testing.T) {
 	t.Parallel()
