@@ -167,5 +167,5 @@ func deleteCharge(f *fold, d *chargeDeleted) {
 }
 
 func (r *Charge) lastValues() lastValues {
-	return lastValues{clientID: r.Client.ID, contractorID: r.Contractor.ID, period: r.Period}
+	return lastValues{clientID: r.Client.ID, contractorID: r.Contractor.ID, period: r.Period, day: r.Date}
 }

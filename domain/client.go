@@ -84,8 +84,7 @@ var clientRecordedType = define(entryType[clientRecorded]{
 	},
 	effect: recordClient,
 	needs: func(n *Needs, d *clientRecorded) {
-		n.Clients.add(d.ClientID)
-		n.Credits.add(d.ClientID)
+		n.credit(d.ClientID)
 	},
 	mass: func(m *MassEffects, d *clientRecorded) { m.ClientNames.add(d.ClientID, d.Name) },
 })
@@ -102,8 +101,8 @@ func recordClient(f *fold, d *clientRecorded) {
 		r.ContractStartDate = d.ContractStartDate
 		r.ContractEndDate = d.ContractEndDate
 	})
-	if f.Credits.Get(d.ClientID) == nil {
-		f.Credits.write(f.stamp, d.ClientID, func(*Credit) {}) // exists as soon as the client does
+	if renamed || f.Credits.Get(d.ClientID) == nil {
+		f.nameCredit(d.ClientID, d.Name) // a credit exists as soon as its client does
 	}
 	if renamed {
 		rename(f, byClient, d.ClientID, d.Name)

@@ -8,10 +8,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
 
-// Credit is a client's credit: /v1/clients/{id}/credit without its history.
-// Its Row.ID is the client's id.
+// Credit is a row of /v1/credits: a client's credit without its history. Its Row.ID is the client's
+// id.
 type Credit struct {
 	Row
+	Client   Party
 	General  MoneyTotal
 	Currency string
 	Packages []Package
@@ -91,7 +92,8 @@ var (
 		{Name: "status", Form: FormEnum, Values: []string{packageActive, packageUsedUp, packageExpired}, Example: `"active"`, Doc: "active; used_up when nothing is left; expired once the workspace has recorded that what was left lapsed.", At: func(r *Package) any { return &r.Status }},
 	})
 
-	creditFields = jsonform.Define([]jsonform.Field[Credit]{
+	// creditOwnFields are those that /v1/clients/{id}/credit shows.
+	creditOwnFields = []jsonform.Field[Credit]{
 		{Name: "balance", Form: FormMoney, Example: `"751.10"`, Doc: "general_credit and what remains in active packages. A package counts until its expiry is recorded. It is 0.00 where more was applied than there was, although the history has the whole amounts.", Derive: func(b []byte, r *Credit) []byte {
 			sum := r.balance()
 			return sum.AppendJSON(b)
@@ -99,7 +101,17 @@ var (
 		{Name: "general_credit", Form: FormMoney, Example: `"271.10"`, Doc: "Credit that is in no package.", At: func(r *Credit) any { return &r.General }},
 		{Name: "currency", Form: FormCurrency, Nullable: true, Example: `"EUR"`, Doc: "That of the first top-up, which all others share; null until there is one.", At: func(r *Credit) any { return &r.Currency }},
 		{Name: "packages", Form: FormArray, Doc: "Prepaid packages, in the order in which they were added.", At: func(r *Credit) any { return jsonform.ArrayOf(&r.Packages, packageFields) }},
-	})
+	}
+
+	creditFields = jsonform.Define(
+		[]jsonform.Field[Credit]{
+			{Name: "client", Form: FormObject, Example: `{"id":"cl_4821","name":"Northwind Clinic"}`, Doc: "Whose credit it is.", At: func(r *Credit) any { return &r.Client }},
+		},
+		creditOwnFields,
+		[]jsonform.Field[Credit]{
+			{Name: "updated_at", Form: FormDateTime, Example: `"2026-10-02T09:15:00.120Z"`, Doc: "Publish time of the last entry that changed the row; lists are in this order.", At: func(r *Credit) any { return &r.UpdatedAt }},
+		},
+	)
 
 	creditMoveFields = jsonform.Define([]jsonform.Field[CreditMove]{
 		{Name: "id", Form: FormID, Example: `"cr_135"`, Doc: "Id of the movement, unique for the client.", At: func(r *CreditMove) any { return &r.CreditID }},
@@ -134,7 +146,7 @@ var creditMovedFields = []jsonform.Field[creditMoved]{
 }
 
 func needsOfCreditMoved(n *Needs, d *creditMoved) {
-	n.Credits.add(d.ClientID)
+	n.credit(d.ClientID)
 	n.CreditMoves.add(CreditMoveKey(d.ClientID, d.CreditID))
 	n.Invoices.add(d.InvoiceID)
 }
@@ -168,7 +180,7 @@ func applyCredit(f *fold, d *creditMoved) {
 	}
 	f.addMove(&d.references, d.row(moveApplied))
 	var short, shortOfHours bool
-	f.Credits.write(f.stamp, d.ClientID, func(c *Credit) {
+	f.changeCredit(d.ClientID, func(c *Credit) {
 		if p == nil {
 			c.General, short = c.General.minus(d.Amount.Money)
 			return
@@ -203,7 +215,7 @@ func takeBackCredit(f *fold, d *creditMoved) {
 		return
 	}
 	f.addMove(&d.references, d.row(moveTakenBack))
-	f.Credits.write(f.stamp, d.ClientID, func(c *Credit) {
+	f.changeCredit(d.ClientID, func(c *Credit) {
 		if p == nil {
 			c.General = c.General.plus(d.Amount.Money)
 			return
@@ -244,7 +256,7 @@ var creditExpiredType = define(entryType[creditExpired]{
 	},
 	effect: expireCredit,
 	needs: func(n *Needs, d *creditExpired) {
-		n.Credits.add(d.ClientID)
+		n.credit(d.ClientID)
 		n.CreditMoves.add(CreditMoveKey(d.ClientID, d.CreditID))
 	},
 })
@@ -258,7 +270,7 @@ func expireCredit(f *fold, d *creditExpired) {
 		return
 	}
 	f.addMove(&d.references, CreditMove{CreditID: d.CreditID, Date: d.Date, Kind: moveExpired, Amount: p.AmountRemaining, Note: d.Note})
-	f.Credits.write(f.stamp, d.ClientID, func(*Credit) {
+	f.changeCredit(d.ClientID, func(*Credit) {
 		p.Status = packageExpired
 		p.AmountRemaining = MoneyTotal{}
 		p.HoursRemaining.total = total{}
@@ -277,6 +289,21 @@ func (f *fold) repeatedMove(clientID, creditID string) bool {
 	}
 	f.anomaly(Repeat)
 	return true
+}
+
+// changeCredit changes a client's credit, which comes to be with its first change.
+func (f *fold) changeCredit(clientID string, set func(*Credit)) {
+	f.Credits.write(f.stamp, clientID, func(c *Credit) {
+		if c.Client.ID == "" {
+			c.Client = f.client(clientID)
+		}
+		set(c)
+	})
+}
+
+// nameCredit writes the client's name into its credit.
+func (f *fold) nameCredit(clientID, name string) {
+	f.Credits.write(f.stamp, clientID, func(c *Credit) { c.Client = Party{ID: clientID, Name: name} })
 }
 
 // packageOf returns the package that an entry names, or nil if the entry names none and so concerns
@@ -408,7 +435,7 @@ var creditToppedUpType = define(entryType[creditToppedUp]{
 	},
 	effect: topUpCredit,
 	needs: func(n *Needs, d *creditToppedUp) {
-		n.Credits.add(d.ClientID)
+		n.credit(d.ClientID)
 		n.CreditMoves.add(CreditMoveKey(d.ClientID, d.CreditID))
 	},
 })
@@ -429,7 +456,7 @@ func topUpCredit(f *fold, d *creditToppedUp) {
 	f.addMove(&d.references, CreditMove{
 		CreditID: d.CreditID, Date: d.Date, Kind: cmp.Or(d.Kind, moveTopUp), Amount: totalMoney(d.Amount.Money), Note: d.Note,
 	})
-	f.Credits.write(f.stamp, d.ClientID, func(c *Credit) {
+	f.changeCredit(d.ClientID, func(c *Credit) {
 		c.Currency = d.Currency
 		if d.Package == nil {
 			c.General = c.General.plus(d.Amount.Money)

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
@@ -25,10 +26,19 @@ func ClientFields() []jsonform.FieldDescription { return clientFields.Describe()
 func ContractorFields() []jsonform.FieldDescription { return contractorFields.Describe() }
 
 // CreditFields describes a client's credit without its history.
-func CreditFields() []jsonform.FieldDescription { return creditFields.Describe() }
+func CreditFields() []jsonform.FieldDescription { return jsonform.Define(creditOwnFields).Describe() }
+
+// CreditRowFields describes a row of /v1/credits.
+func CreditRowFields() []jsonform.FieldDescription { return creditFields.Describe() }
 
 // CreditMoveFields describes a row of a client's credit history.
 func CreditMoveFields() []jsonform.FieldDescription { return creditMoveFields.Describe() }
+
+// CreditHistoryFields describes a row of /v1/credit-history: that of a client's history, with the
+// client after the id.
+func CreditHistoryFields() []jsonform.FieldDescription {
+	return slices.Insert(CreditMoveFields(), 1, CreditRowFields()[0])
+}
 
 // TombstoneFields describes a row that has left a list.
 func TombstoneFields() []jsonform.FieldDescription { return tombstoneFields.Describe() }

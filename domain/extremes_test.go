@@ -109,7 +109,7 @@ func TestOrderOfFields(t *testing.T) {
 		"client":      {"id name status billing_status plan_name billing_address contacts contract_start_date contract_end_date updated_at", "", ""},
 		"contractor":  {"id name email status title updated_at", "", ""},
 		"payment":     {"id direction invoice_id invoice_number client amount currency confirmed_at source contractor", "", ""},
-		"credit":      {"balance general_credit currency packages", "", ""},
+		"credit":      {"client balance general_credit currency packages updated_at", "", ""},
 		"credit_move": {"id date kind amount invoice_id invoice_number note", "", ""},
 	} {
 		if len(st.tables[resource]) == 0 {

@@ -174,7 +174,8 @@ func render(s *domain.State, events []event, pay, margin bool) map[string]string
 	})
 	var credit []string
 	s.Credits.All(func(r *domain.Credit) {
-		credit = append(credit, `"`+r.ID+`":`+r.Fragments().Base+`,"history":`+list(histories[r.ID])+"}")
+		_, own, _ := strings.Cut(strings.TrimSuffix(r.Fragments().Base, `,"updated_at":"`+r.UpdatedAt+`"`), `"balance":`)
+		credit = append(credit, `"`+r.ID+`":{"balance":`+own+`,"history":`+list(histories[r.ID])+"}")
 	})
 	got["credit"] = "{" + strings.Join(credit, ",") + "}"
 	var feed []string

@@ -25,7 +25,7 @@ var clientForgottenType = define(entryType[forgotten]{
 		reasonField,
 	},
 	effect: forgetClient,
-	needs:  func(n *Needs, d *forgotten) { n.Clients.add(d.ClientID) },
+	needs:  func(n *Needs, d *forgotten) { n.credit(d.ClientID) },
 	mass:   func(m *MassEffects, _ *forgotten) { m.Forgotten = true },
 })
 
@@ -43,6 +43,9 @@ var contractorForgottenType = define(entryType[forgotten]{
 func forgetClient(f *fold, d *forgotten) {
 	if f.Clients.Get(d.ClientID) != nil {
 		f.Clients.write(f.stamp, d.ClientID, func(r *Client) { r.Name, r.BillingAddress, r.Contacts = "", nil, nil })
+	}
+	if f.Credits.Get(d.ClientID) != nil {
+		f.nameCredit(d.ClientID, "")
 	}
 	of := []reference{{byClient, d.ClientID}}
 	nameless := value{"client", Party{ID: d.ClientID}}

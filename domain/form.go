@@ -18,6 +18,7 @@ const (
 	FormHours
 	FormNumber
 	FormInteger
+	FormCount // of answers alone: a sum of whole numbers, which may be beyond 64 bits
 	FormBool
 	FormObject
 	FormArray
@@ -50,6 +51,8 @@ func (f Form) Description() string {
 		return "a number of at most 14 digits before the point and 4 decimals"
 	case FormInteger:
 		return "a whole number from 0 to 9007199254740991"
+	case FormCount:
+		return "a whole number from 0"
 	case FormBool:
 		return "true or false"
 	case FormObject:

@@ -36,6 +36,18 @@ type Invoice struct {
 	MarginNote            string
 }
 
+// Open reports whether the client has something left to pay (docs/contract/decisions.md, "Responses":
+// open invoices).
+func (r *Invoice) Open() bool {
+	return r.Type != invoiceTypeCreditNote && !r.Reversed && !r.BilledExternally && r.ClientBillingStatus == statusSent && r.NetDue > 0
+}
+
+// Days returns the first and the last day of the invoice's period, YYYY-MM-DD.
+func (r *Invoice) Days() (first, last string) {
+	info, _ := Period(r.Period)
+	return info.Start, info.End
+}
+
 // IssuedInvoice is a document that was issued for an invoice.
 type IssuedInvoice struct {
 	Number                   string

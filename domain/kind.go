@@ -307,6 +307,12 @@ func (n *Needs) parties(r *references) {
 	n.Contractors.add(r.ContractorID)
 }
 
+// credit adds a client's credit, and the client for the name in it.
+func (n *Needs) credit(clientID string) {
+	n.Credits.add(clientID)
+	n.Clients.add(clientID)
+}
+
 // GivenField is a field that an entry contains.
 type GivenField struct {
 	jsonform.FieldDescription

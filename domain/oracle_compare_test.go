@@ -53,7 +53,7 @@ func creditViews(s *domain.State) map[string]doc {
 	v := map[string]doc{}
 	s.Credits.All(func(r *domain.Credit) {
 		v[r.ID] = parseDoc(r.Fragments().Row())
-		v[r.ID]["history"] = []any{}
+		v[r.ID]["position"], v[r.ID]["history"] = r.Position, []any{}
 	})
 	var moves []*domain.CreditMove
 	s.CreditMoves.All(func(r *domain.CreditMove) { moves = append(moves, r) })
@@ -132,6 +132,7 @@ func compare(t failer, s *domain.State, o *oracle) {
 	credits, wantCredits := creditViews(s), map[string]doc{}
 	for id, c := range o.credits {
 		wantCredits[id] = c.doc()
+		wantCredits[id]["position"] = c.position
 	}
 	if !reflect.DeepEqual(credits, wantCredits) {
 		t.Errorf("credits\n got %s\nwant %s", pretty(credits), pretty(wantCredits))
@@ -221,7 +222,7 @@ func oracleGives(t *testing.T, name string) {
 		}
 		credits := doc{}
 		for id, c := range o.credits {
-			credits[id] = c.doc()
+			credits[id] = c.own()
 		}
 		if !reflect.DeepEqual(credits, want["credit"]) {
 			t.Errorf("%s credit\n got %s\nwant %s", ws, pretty(credits), pretty(want["credit"]))

@@ -7,19 +7,23 @@ import (
 
 // oracleCredit is the credit of a client.
 type oracleCredit struct {
+	client   doc
+	at       string // of the last change
+	position int64
 	general  *big.Rat
 	currency any
 	packages []doc
 	history  []doc // oldest first
 }
 
-// credit returns a client's credit; it makes it where there is none.
+// credit returns a client's credit, which the entry changes; it makes it where there is none.
 func (o *oracle) credit(client string) *oracleCredit {
 	c := o.credits[client]
 	if c == nil {
-		c = &oracleCredit{general: new(big.Rat)}
+		c = &oracleCredit{general: new(big.Rat), client: doc{"id": client, "name": o.name("clients", client)}}
 		o.credits[client] = c
 	}
+	c.at, c.position = o.at, o.position
 	return c
 }
 
@@ -33,6 +37,14 @@ func (c *oracleCredit) has(creditID any) bool {
 		}
 	}
 	return false
+}
+
+// own is what the answer about one client shows.
+func (c *oracleCredit) own() doc {
+	d := c.doc()
+	delete(d, "client")
+	delete(d, "updated_at")
+	return d
 }
 
 // foreign says whether amounts of a currency cannot be added to the credit.
@@ -160,6 +172,7 @@ func (o *oracle) creditExpired(d doc) {
 		o.refuse("unknown_object")
 		return
 	}
+	o.credit(d["client_id"].(string))
 	o.note(c, d, "expired", p["amount_remaining"])
 	p["status"], p["amount_remaining"] = "expired", "0.00"
 	if p["hours_remaining"] != nil {
@@ -181,6 +194,7 @@ func (c *oracleCredit) doc() doc {
 		history = append(history, c.history[i])
 	}
 	return doc{
+		"client": c.client, "updated_at": c.at,
 		"balance": amount(balance), "general_credit": amount(c.general), "currency": c.currency,
 		"packages": packages, "history": history,
 	}

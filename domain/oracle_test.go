@@ -195,7 +195,9 @@ func (o *oracle) party(list, role string, d doc) {
 			}
 		}
 		r.doc["contacts"] = contacts
-		o.credit(id)
+		if o.credits[id] == nil || name != before {
+			o.credit(id).client = doc{"id": id, "name": name}
+		}
 	} else {
 		r.doc["email"], r.doc["title"] = d["email"], d["title"]
 	}
@@ -240,6 +242,7 @@ func (o *oracle) forgotten(list, role string, id any) {
 		}
 	}
 	if c := o.credits[id.(string)]; c != nil && role == "client" {
+		o.credit(id.(string)).client = doc{"id": id, "name": nil}
 		for _, h := range c.history {
 			h["note"] = nil
 		}

@@ -2,6 +2,7 @@ package domain
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 )
@@ -89,6 +90,9 @@ type Payment struct {
 	Currency, ConfirmedAt    string
 	Source                   string
 }
+
+// Day returns the day of the confirmation, in UTC.
+func (r *Payment) Day() string { return r.ConfirmedAt[:len(time.DateOnly)] }
 
 // The directions of a payment. Payouts are shown only with pay:read.
 const (

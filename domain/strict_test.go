@@ -26,7 +26,7 @@ func sample(f *domain.TypeField) string {
 		return `"2026-10-02T09:15:00.120Z"`
 	case domain.FormPeriod:
 		return `"2026-10"`
-	case domain.FormHours, domain.FormNumber, domain.FormInteger:
+	case domain.FormHours, domain.FormNumber, domain.FormInteger, domain.FormCount:
 		return "3"
 	case domain.FormBool:
 		return "true"

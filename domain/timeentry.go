@@ -195,7 +195,7 @@ var timeEntryDeletedType = define(entryType[timeEntryDeleted]{
 
 func deleteTimeEntry(f *fold, d *timeEntryDeleted) {
 	if r := f.timeEntry(d.TimeEntryID); r != nil {
-		f.takeAway(&f.RemovedTimeEntries, r.ID, lastValues{r.Client.ID, r.Contractor.ID, r.Period, r.Status})
+		f.takeAway(&f.RemovedTimeEntries, r.ID, lastValues{r.Client.ID, r.Contractor.ID, r.Period, r.Status, r.WorkDate})
 		f.TimeEntries.remove(r)
 	}
 }

@@ -11,7 +11,7 @@ type Tombstone struct {
 
 	// The row's values when it left, so that filters still find it. Later values are not copied: a
 	// key that no longer sees a row must not learn what it became afterwards.
-	ClientID, ContractorID, Period, Status string
+	ClientID, ContractorID, Period, Status, Day string
 }
 
 var tombstoneFields = jsonform.Define([]jsonform.Field[Tombstone]{
@@ -21,13 +21,13 @@ var tombstoneFields = jsonform.Define([]jsonform.Field[Tombstone]{
 })
 
 // lastValues holds the values of a row that filters use.
-type lastValues struct{ clientID, contractorID, period, status string }
+type lastValues struct{ clientID, contractorID, period, status, day string }
 
 // takeAway adds the tombstone of a row that the entry removes from what readers see.
 func (f *fold) takeAway(from *Table[Tombstone, *Tombstone], id string, last lastValues) {
 	from.write(f.stamp, id, func(r *Tombstone) {
 		r.Removed = true
-		r.ClientID, r.ContractorID, r.Period, r.Status = last.clientID, last.contractorID, last.period, last.status
+		r.ClientID, r.ContractorID, r.Period, r.Status, r.Day = last.clientID, last.contractorID, last.period, last.status, last.day
 	})
 }
 

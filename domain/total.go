@@ -102,6 +102,9 @@ func (t MoneyTotal) minus(m Money) (rest MoneyTotal, short bool) {
 	return rest, short
 }
 
+// Hundredths returns the sum as a whole number of hundredths.
+func (t MoneyTotal) Hundredths() string { return string(t.total.appendTo(nil)) }
+
 // String returns the public form, `^\d+\.\d{2}$`.
 func (t MoneyTotal) String() string { return string(t.appendTo(nil)) }
 

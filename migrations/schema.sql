@@ -139,16 +139,26 @@ CREATE TABLE charge (
     period text COLLATE "C" NOT NULL,
     base text NOT NULL,
     pay text NOT NULL,
+    status text COLLATE "C",
+    day text COLLATE "C",
+    currency text COLLATE "C",
+    amount bigint,
+    pay_amount bigint,
     CONSTRAINT charge_pkey PRIMARY KEY (workspace_id, id)
 );
 COMMENT ON TABLE charge IS 'Charges (/v1/charges).';
 COMMENT ON COLUMN charge.billed IS 'billed_to_client. Charges that are not billed are shown only with pay:read.';
+COMMENT ON COLUMN charge.day IS 'The field date.';
+COMMENT ON COLUMN charge.currency IS 'The field of the same name.';
+COMMENT ON COLUMN charge.amount IS 'In hundredths.';
+COMMENT ON COLUMN charge.pay_amount IS 'In hundredths; read only for pay:read.';
 CREATE INDEX charge_billed ON public.charge USING btree (workspace_id, "position", id) WHERE billed;
 CREATE INDEX charge_client ON public.charge USING btree (workspace_id, client_id, "position", id);
 CREATE INDEX charge_client_period ON public.charge USING btree (workspace_id, client_id, period, "position", id);
 CREATE INDEX charge_contractor ON public.charge USING btree (workspace_id, contractor_id, "position", id);
 CREATE INDEX charge_invoice ON public.charge USING btree (workspace_id, invoice_id) WHERE (invoice_id IS NOT NULL);
 CREATE INDEX charge_list ON public.charge USING btree (workspace_id, "position", id);
+CREATE INDEX charge_month ON public.charge USING btree (workspace_id, "left"(day, 7), "position", id) INCLUDE (day, billed, client_id, contractor_id, status, currency, amount, pay_amount);
 CREATE INDEX charge_period ON public.charge USING btree (workspace_id, period, "position", id);
 
 CREATE TABLE client (
@@ -168,8 +178,9 @@ CREATE TABLE client_credit (
     base text NOT NULL,
     CONSTRAINT client_credit_pkey PRIMARY KEY (workspace_id, id)
 );
-COMMENT ON TABLE client_credit IS 'Credit of a client (/v1/clients/{id}/credit), without its history.';
+COMMENT ON TABLE client_credit IS 'Credit of clients, without its history (/v1/credits, /v1/clients/{id}/credit).';
 COMMENT ON COLUMN client_credit.id IS 'The client''s id. A credit can exist before its client is recorded.';
+CREATE INDEX client_credit_list ON public.client_credit USING btree (workspace_id, "position", id);
 
 CREATE TABLE closed_period (
     workspace_id text COLLATE "C" NOT NULL,
@@ -277,8 +288,9 @@ CREATE TABLE credit_move (
     base text NOT NULL,
     CONSTRAINT credit_move_pkey PRIMARY KEY (workspace_id, client_id, id)
 );
-COMMENT ON TABLE credit_move IS 'The history of a client''s credit: one row for each entry, never changed.';
-CREATE INDEX credit_move_list ON public.credit_move USING btree (workspace_id, client_id, "position");
+COMMENT ON TABLE credit_move IS 'The history of clients'' credit (/v1/credit-history): one row for each entry.';
+CREATE INDEX credit_move_client ON public.credit_move USING btree (workspace_id, client_id, "position", id);
+CREATE INDEX credit_move_list ON public.credit_move USING btree (workspace_id, "position", id);
 
 CREATE TABLE cursor_key (
     workspace_id text COLLATE "C" NOT NULL,
@@ -451,6 +463,19 @@ CREATE TABLE invoice (
     base text NOT NULL,
     pay text NOT NULL,
     margin text NOT NULL,
+    reversed boolean,
+    open boolean,
+    day text COLLATE "C",
+    last_day text COLLATE "C",
+    currency text COLLATE "C",
+    gross_amount bigint,
+    credit_applied numeric,
+    net_due bigint,
+    delivered_value bigint,
+    recognized_revenue bigint,
+    billable_hours bigint,
+    payout_amount bigint,
+    margin_amount bigint,
     CONSTRAINT invoice_pkey PRIMARY KEY (workspace_id, id)
 );
 COMMENT ON TABLE invoice IS 'Invoices, packages and credit notes (/v1/invoices).';
@@ -459,11 +484,26 @@ COMMENT ON COLUMN invoice.status IS 'The field client_billing_status.';
 COMMENT ON COLUMN invoice.base IS 'Fields for invoices:read.';
 COMMENT ON COLUMN invoice.pay IS 'Fields that need pay:read.';
 COMMENT ON COLUMN invoice.margin IS 'Fields that need margin:read.';
+COMMENT ON COLUMN invoice.reversed IS 'The field of the same name.';
+COMMENT ON COLUMN invoice.open IS 'The client has something left to pay.';
+COMMENT ON COLUMN invoice.day IS 'First day of the period.';
+COMMENT ON COLUMN invoice.last_day IS 'Last day of the period.';
+COMMENT ON COLUMN invoice.currency IS 'The field of the same name.';
+COMMENT ON COLUMN invoice.gross_amount IS 'In hundredths.';
+COMMENT ON COLUMN invoice.credit_applied IS 'In hundredths; a sum of any number of amounts.';
+COMMENT ON COLUMN invoice.net_due IS 'In hundredths.';
+COMMENT ON COLUMN invoice.delivered_value IS 'In hundredths.';
+COMMENT ON COLUMN invoice.recognized_revenue IS 'In hundredths.';
+COMMENT ON COLUMN invoice.billable_hours IS 'In ten-thousandths.';
+COMMENT ON COLUMN invoice.payout_amount IS 'In hundredths; read only for pay:read.';
+COMMENT ON COLUMN invoice.margin_amount IS 'In hundredths; read only for margin:read.';
 CREATE INDEX invoice_client ON public.invoice USING btree (workspace_id, client_id, "position", id);
 CREATE INDEX invoice_client_period ON public.invoice USING btree (workspace_id, client_id, period, "position", id);
 CREATE INDEX invoice_client_status ON public.invoice USING btree (workspace_id, client_id, status, "position", id);
 CREATE INDEX invoice_contractor ON public.invoice USING btree (workspace_id, contractor_id, "position", id);
 CREATE INDEX invoice_list ON public.invoice USING btree (workspace_id, "position", id);
+CREATE INDEX invoice_month ON public.invoice USING btree (workspace_id, (("left"(day, 7) || "left"(last_day, 7))), "position", id) INCLUDE (day, last_day, shown, client_id, contractor_id, status, currency, type, reversed, gross_amount, credit_applied, net_due, delivered_value, recognized_revenue, billable_hours, payout_amount, margin_amount);
+CREATE INDEX invoice_open ON public.invoice USING btree (workspace_id, "position", id) WHERE open;
 CREATE INDEX invoice_period ON public.invoice USING btree (workspace_id, period, "position", id);
 CREATE INDEX invoice_period_status ON public.invoice USING btree (workspace_id, period, status, "position", id);
 CREATE INDEX invoice_status ON public.invoice USING btree (workspace_id, status, "position", id);
@@ -650,15 +690,22 @@ CREATE TABLE payment (
     client_id text COLLATE "C",
     contractor_id text COLLATE "C",
     base text NOT NULL,
+    day text COLLATE "C",
+    currency text COLLATE "C",
+    amount bigint,
     CONSTRAINT payment_pkey PRIMARY KEY (workspace_id, id)
 );
 COMMENT ON TABLE payment IS 'Confirmed payments, both directions (/v1/payments).';
 COMMENT ON COLUMN payment.direction IS 'received_from_client, or paid_to_contractor, which is shown only with pay:read.';
+COMMENT ON COLUMN payment.day IS 'Day of confirmed_at, in UTC.';
+COMMENT ON COLUMN payment.currency IS 'The field of the same name.';
+COMMENT ON COLUMN payment.amount IS 'In hundredths.';
 CREATE INDEX payment_client ON public.payment USING btree (workspace_id, client_id, "position", id) WHERE (client_id IS NOT NULL);
 CREATE INDEX payment_client_direction ON public.payment USING btree (workspace_id, client_id, direction, "position", id) WHERE (client_id IS NOT NULL);
 CREATE INDEX payment_contractor ON public.payment USING btree (workspace_id, contractor_id) WHERE (contractor_id IS NOT NULL);
 CREATE INDEX payment_direction ON public.payment USING btree (workspace_id, direction, "position", id);
 CREATE INDEX payment_list ON public.payment USING btree (workspace_id, "position", id);
+CREATE INDEX payment_month ON public.payment USING btree (workspace_id, "left"(day, 7), "position", id) INCLUDE (day, direction, client_id, contractor_id, currency, amount);
 
 CREATE UNLOGGED TABLE rate_count (
     workspace_id text COLLATE "C" NOT NULL,
@@ -683,12 +730,15 @@ CREATE TABLE removed_billed_charge (
     contractor_id text COLLATE "C",
     period text COLLATE "C" NOT NULL,
     base text NOT NULL,
+    day text COLLATE "C",
     CONSTRAINT removed_billed_charge_pkey PRIMARY KEY (workspace_id, id)
 );
 COMMENT ON TABLE removed_billed_charge IS 'Charges that were billed to the client and then deleted or no longer billed, for keys without pay:read (/v1/charges?include=removed).';
+COMMENT ON COLUMN removed_billed_charge.day IS 'That which the row had last.';
 CREATE INDEX removed_billed_charge_client ON public.removed_billed_charge USING btree (workspace_id, client_id, "position", id);
 CREATE INDEX removed_billed_charge_contractor ON public.removed_billed_charge USING btree (workspace_id, contractor_id, "position", id);
 CREATE INDEX removed_billed_charge_list ON public.removed_billed_charge USING btree (workspace_id, "position", id);
+CREATE INDEX removed_billed_charge_month ON public.removed_billed_charge USING btree (workspace_id, "left"(day, 7), "position", id);
 CREATE INDEX removed_billed_charge_period ON public.removed_billed_charge USING btree (workspace_id, period, "position", id);
 
 CREATE TABLE removed_charge (
@@ -699,12 +749,15 @@ CREATE TABLE removed_charge (
     contractor_id text COLLATE "C",
     period text COLLATE "C" NOT NULL,
     base text NOT NULL,
+    day text COLLATE "C",
     CONSTRAINT removed_charge_pkey PRIMARY KEY (workspace_id, id)
 );
 COMMENT ON TABLE removed_charge IS 'Charges that were deleted, for keys with pay:read (/v1/charges?include=removed).';
+COMMENT ON COLUMN removed_charge.day IS 'That which the row had last.';
 CREATE INDEX removed_charge_client ON public.removed_charge USING btree (workspace_id, client_id, "position", id);
 CREATE INDEX removed_charge_contractor ON public.removed_charge USING btree (workspace_id, contractor_id, "position", id);
 CREATE INDEX removed_charge_list ON public.removed_charge USING btree (workspace_id, "position", id);
+CREATE INDEX removed_charge_month ON public.removed_charge USING btree (workspace_id, "left"(day, 7), "position", id);
 CREATE INDEX removed_charge_period ON public.removed_charge USING btree (workspace_id, period, "position", id);
 
 CREATE TABLE removed_time_entry (
@@ -716,14 +769,17 @@ CREATE TABLE removed_time_entry (
     period text COLLATE "C" NOT NULL,
     status text COLLATE "C" NOT NULL,
     base text NOT NULL,
+    day text COLLATE "C",
     CONSTRAINT removed_time_entry_pkey PRIMARY KEY (workspace_id, id)
 );
 COMMENT ON TABLE removed_time_entry IS 'Time entries that were deleted (/v1/time-entries?include=removed).';
 COMMENT ON COLUMN removed_time_entry.position IS 'Of the entry that deleted it.';
 COMMENT ON COLUMN removed_time_entry.status IS 'Like the other columns that filters ask for: as it was when it left.';
+COMMENT ON COLUMN removed_time_entry.day IS 'That which the row had last.';
 CREATE INDEX removed_time_entry_client ON public.removed_time_entry USING btree (workspace_id, client_id, "position", id);
 CREATE INDEX removed_time_entry_contractor ON public.removed_time_entry USING btree (workspace_id, contractor_id, "position", id);
 CREATE INDEX removed_time_entry_list ON public.removed_time_entry USING btree (workspace_id, "position", id);
+CREATE INDEX removed_time_entry_month ON public.removed_time_entry USING btree (workspace_id, "left"(day, 7), "position", id);
 CREATE INDEX removed_time_entry_period ON public.removed_time_entry USING btree (workspace_id, period, "position", id);
 CREATE INDEX removed_time_entry_status ON public.removed_time_entry USING btree (workspace_id, status, "position", id);
 
@@ -937,9 +993,21 @@ CREATE TABLE time_entry (
     status text COLLATE "C" NOT NULL,
     base text NOT NULL,
     pay text NOT NULL,
+    day text COLLATE "C",
+    currency text COLLATE "C",
+    hours bigint,
+    session_count bigint,
+    bill_amount bigint,
+    pay_amount bigint,
     CONSTRAINT time_entry_pkey PRIMARY KEY (workspace_id, id)
 );
 COMMENT ON TABLE time_entry IS 'Time entries (/v1/time-entries).';
+COMMENT ON COLUMN time_entry.day IS 'The field work_date.';
+COMMENT ON COLUMN time_entry.currency IS 'The field of the same name.';
+COMMENT ON COLUMN time_entry.hours IS 'In ten-thousandths.';
+COMMENT ON COLUMN time_entry.session_count IS 'The field of the same name.';
+COMMENT ON COLUMN time_entry.bill_amount IS 'In hundredths.';
+COMMENT ON COLUMN time_entry.pay_amount IS 'In hundredths; read only for pay:read.';
 CREATE INDEX time_entry_client ON public.time_entry USING btree (workspace_id, client_id, "position", id);
 CREATE INDEX time_entry_client_period ON public.time_entry USING btree (workspace_id, client_id, period, "position", id);
 CREATE INDEX time_entry_client_status ON public.time_entry USING btree (workspace_id, client_id, status, "position", id);
@@ -947,6 +1015,7 @@ CREATE INDEX time_entry_contractor ON public.time_entry USING btree (workspace_i
 CREATE INDEX time_entry_contractor_period ON public.time_entry USING btree (workspace_id, contractor_id, period, "position", id);
 CREATE INDEX time_entry_invoice ON public.time_entry USING btree (workspace_id, invoice_id) WHERE (invoice_id IS NOT NULL);
 CREATE INDEX time_entry_list ON public.time_entry USING btree (workspace_id, "position", id);
+CREATE INDEX time_entry_month ON public.time_entry USING btree (workspace_id, "left"(day, 7), "position", id) INCLUDE (day, client_id, contractor_id, status, currency, hours, session_count, bill_amount, pay_amount);
 CREATE INDEX time_entry_period ON public.time_entry USING btree (workspace_id, period, "position", id);
 CREATE INDEX time_entry_status ON public.time_entry USING btree (workspace_id, status, "position", id);
 

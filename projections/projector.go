@@ -555,7 +555,7 @@ func send(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
 // domain and the form of the answers. Raise it with every change that makes different rows from the
 // same log. A rebuild then converts existing workspaces, and status shows which ones are not
 // converted yet.
-const RulesVersion = 2
+const RulesVersion = 3
 
 // Rules define how entries become rows.
 type Rules struct {

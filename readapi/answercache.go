@@ -42,13 +42,14 @@ type cachedAnswer struct {
 	version version
 	body    answer.Encoded
 	rows    int
-	index   int64 // answer.Writer.EventIndex
+	index   int64  // answer.Writer.EventIndex
+	next    string // nextCursor of the page
 }
 
 // size estimates the memory of a cache entry, in bytes.
 func (c *cachedAnswer) size(key *cacheKey) int {
 	const overhead = 320
-	return len(c.body.Body) + len(key.workspaceID) + len(key.path) + len(key.query) + overhead
+	return len(c.body.Body) + len(c.next) + len(key.workspaceID) + len(key.path) + len(key.query) + overhead
 }
 
 func newAnswerCache(maxSize int) *answerCache {

@@ -108,15 +108,24 @@ func (a *API) mountRoutes() {
 	for _, r := range route.Table() {
 		e := newEndpoint(r)
 		e.answer, e.version = a.handlers(r)
-		found := a.mux.With(e.enter)
-		found.Method(http.MethodOptions, e.Pattern(), handler(answerMethods))
-		checked := found.With(
-			check(checkPermission), // 7
-			check(checkParams),     // 8
-		)
-		checked.Method(http.MethodGet, e.Pattern(), handler(answerRequest)) // 9
-		checked.Method(http.MethodHead, e.Pattern(), handler(answerRequest))
+		a.mount(e.Pattern(), e.enter)
+		if e.StreamsWhole() && a.cfg.WholeLists.Pool != nil {
+			a.mount(e.Pattern()+".ndjson", e.enterAs(answer.NDJSON))
+			a.mount(e.Pattern()+".csv", e.enterAs(answer.CSV))
+		}
 	}
+}
+
+// mount mounts an endpoint at a path.
+func (a *API) mount(pattern string, enter func(http.Handler) http.Handler) {
+	found := a.mux.With(enter)
+	found.Method(http.MethodOptions, pattern, handler(answerMethods))
+	checked := found.With(
+		check(checkPermission), // 7
+		check(checkParams),     // 8
+	)
+	checked.Method(http.MethodGet, pattern, handler(answerRequest)) // 9
+	checked.Method(http.MethodHead, pattern, handler(answerRequest))
 }
 
 // handlers returns an endpoint's answer and version functions.
@@ -126,6 +135,8 @@ func (a *API) handlers(r route.Route) (handle func(*request) error, version func
 		return answerRows, rowsVersion
 	case route.Row:
 		return answerRow, rowsVersion
+	case route.Totals:
+		return answerTotals, rowsVersion
 	case route.Credit:
 		return answerCredit, rowsVersion
 	case route.Events:
@@ -199,10 +210,10 @@ type endpoint struct {
 	version func(*request) (version, error)
 
 	// Indexes into Params; -1 if the endpoint has no such parameter.
-	limit, cursor, since, enum, include int
+	limit, cursor, since, enum, include, from, to, open, groups int
 
 	filters    []filter
-	statements map[statementKey]string // for the kinds Rows, Row and Credit
+	statements sync.Map // from statementKey to string
 }
 
 // filter is a parameter whose value a column must equal.
@@ -216,13 +227,45 @@ type statementKey struct {
 	given   uint // bit i: filter i is used
 	visible visibility
 	removed bool // include rows that have left the list
+	days    bool // only rows of a range of days
+	open    openFilter
+}
+
+// openFilter selects invoices by whether they are open.
+type openFilter uint8
+
+const (
+	anyOpen openFilter = iota
+	onlyOpen
+	notOpen
+)
+
+// keyOf returns the key of a request's statement, and the arguments of its filters.
+func (e *endpoint) keyOf(q *request) (key statementKey, args []any) {
+	key = statementKey{visible: q.visible, removed: q.params.has(e.include), days: q.params.has(e.from) || q.params.has(e.to)}
+	for i, f := range e.filters {
+		if q.params.has(f.param) {
+			key.given |= 1 << i
+			args = append(args, q.params.get(f.param))
+		}
+	}
+	if q.params.has(e.open) {
+		key.open = notOpen
+		if q.params.get(e.open) == "true" {
+			key.open = onlyOpen
+		}
+	}
+	if key.days {
+		args = append(args, daysValues(e.Resource, q.params.get(e.from), q.params.get(e.to))...)
+	}
+	return key, args
 }
 
 func newEndpoint(r route.Route) *endpoint {
 	if len(r.Params) > maxParams {
 		panic("readapi: " + r.Path + " has too many parameters") // a mistake in the route table, which every test uses
 	}
-	e := &endpoint{Route: r, limit: -1, cursor: -1, since: -1, enum: -1, include: -1, statements: map[statementKey]string{}}
+	e := &endpoint{Route: r, limit: -1, cursor: -1, since: -1, enum: -1, include: -1, from: -1, to: -1, open: -1, groups: -1}
 	for i := range e.Params {
 		p := &e.Params[i]
 		switch {
@@ -234,24 +277,18 @@ func newEndpoint(r route.Route) *endpoint {
 			e.since = i
 		case p.Form == route.FormInclude:
 			e.include = i
+		case p.Form == route.FormDateFrom:
+			e.from = i
+		case p.Form == route.FormDateTo:
+			e.to = i
+		case p.Form == route.FormOpen:
+			e.open = i
+		case p.Form == route.FormGroups:
+			e.groups = i
 		case p.Column != "":
 			e.filters = append(e.filters, filter{param: i, column: p.Column})
 		default:
 			e.enum = i
-		}
-	}
-	for _, visible := range visibilities() {
-		switch e.Kind {
-		case route.Row:
-			e.statements[statementKey{visible: visible}] = rowStatement(e.Resource, visible)
-		case route.Rows:
-			for given := range uint(1) << len(e.filters) {
-				e.statements[statementKey{given: given, visible: visible}] = listStatement(e.Resource, e.filters, given, visible)
-				e.statements[statementKey{given, visible, true}] = removedStatement(e.Resource, e.filters, given, visible)
-			}
-		case route.Credit:
-			e.statements[statementKey{visible: visible}] = creditStatement()
-		default:
 		}
 	}
 	return e
@@ -265,5 +302,22 @@ func (e *endpoint) cacheable() bool { return e.version != nil && e.Kind != route
 // time, which costs nothing compared with reading the list.
 func (e *endpoint) whole(key statementKey) string { return wholeStatement(e.Resource, e.filters, key) }
 
-// statement returns the statement for a key.
-func (e *endpoint) statement(key statementKey) string { return e.statements[key] }
+// statement returns the statement for a key. It is made when it is first needed.
+func (e *endpoint) statement(key statementKey) string {
+	if made, ok := e.statements.Load(key); ok {
+		return made.(string)
+	}
+	var made string
+	switch e.Kind {
+	case route.Row:
+		made = rowStatement(e.Resource, key.visible)
+	case route.Rows:
+		made = pageStatement(e.Resource, e.filters, key)
+	case route.Credit:
+		made = creditStatement()
+	default:
+		panic("readapi: " + e.Path + " has no statement")
+	}
+	e.statements.Store(key, made)
+	return made
+}

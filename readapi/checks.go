@@ -194,8 +194,17 @@ func decodedPath(escaped string) (path string, ok bool) {
 // answerUnknownPath is the mux's NotFound.
 func answerUnknownPath(*request) error { return answer.UnknownPath() }
 
-// enter stores the endpoint and the path's variables in the request.
-func (e *endpoint) enter(next http.Handler) http.Handler {
+// enter stores the endpoint and the path's variables in the request, and chooses the form of the answer.
+func (e *endpoint) enter(next http.Handler) http.Handler { return e.enterWith(chooseForm, next) }
+
+// enterAs is enter for a path that names the form of a whole list.
+func (e *endpoint) enterAs(form answer.Form) func(next http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return e.enterWith(func(q *request) { q.form = form }, next)
+	}
+}
+
+func (e *endpoint) enterWith(choose func(*request), next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := requestOf(r)
 		q.endpoint, q.pathID = e, chi.URLParam(r, "id")
@@ -203,7 +212,7 @@ func (e *endpoint) enter(next http.Handler) http.Handler {
 			q.tile = parseTile(chi.URLParam(r, "level"), chi.URLParam(r, "*"))
 			q.out.Media, q.out.ByKey, q.out.Immutable = e.MediaType(), true, e.Kind == route.Tile
 		}
-		chooseForm(q)
+		choose(q)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -230,6 +239,7 @@ func checkParams(q *request) error {
 	if q.form != answer.JSON && q.params.has(q.endpoint.limit) {
 		errs = addError(errs, "limit", "is not a parameter of a whole list ("+q.form.ContentType()+"), which has no pages; leave it out, or accept application/json")
 	}
+	errs = checkDays(q, errs)
 	errs = q.wait.accept(q, errs)
 	switch {
 	case len(errs) == 0:
@@ -238,6 +248,17 @@ func checkParams(q *request) error {
 		return cursor
 	}
 	return answer.WrongParams(errs)
+}
+
+// checkDays adds faults for both ends of a range of days that begins after its end.
+func checkDays(q *request, faults []answer.ParamError) []answer.ParamError {
+	from, to := q.params.get(q.endpoint.from), q.params.get(q.endpoint.to)
+	isDay := func(e answer.ParamError) bool { return e.Field == "date_from" || e.Field == "date_to" }
+	if to == "" || from <= to || slices.ContainsFunc(faults, isDay) {
+		return faults
+	}
+	faults = addError(faults, "date_from", "must not be after date_to, which is "+to)
+	return addError(faults, "date_to", "must not be before date_from, which is "+from)
 }
 
 // checkCursor returns what is wrong with the request's cursor. It returns nil if the cursor is
@@ -260,8 +281,17 @@ func checkCursor(q *request, faults []answer.ParamError) *answer.Error {
 
 // chooseForm sets the form that the caller accepts for a list of rows.
 func chooseForm(q *request) {
-	if q.endpoint.Kind == route.Rows && q.api.cfg.WholeLists.Pool != nil {
+	switch e := q.endpoint; {
+	case e.StreamsWhole() && q.api.cfg.WholeLists.Pool != nil:
 		q.out.Forms = true
 		q.form = answer.AcceptedForm(q.http.Header.Values("Accept"))
+	case e.Kind == route.Totals:
+		q.out.Forms = true
+		if answer.AcceptedForm(q.http.Header.Values("Accept")) == answer.CSV {
+			q.form, q.out.Media = answer.CSV, answer.CSV.ContentType()
+		}
 	}
 }
+
+// isWhole reports whether the answer is a whole list.
+func (q *request) isWhole() bool { return q.form != answer.JSON && q.endpoint.StreamsWhole() }

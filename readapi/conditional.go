@@ -1,8 +1,10 @@
 package readapi
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"net/url"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
@@ -107,7 +109,7 @@ func (q *request) answerUnchanged() (done bool, err error) {
 	if !current {
 		return false, nil
 	}
-	q.rows, q.out.EventIndex = cached.rows, cached.index
+	q.rows, q.out.EventIndex, q.out.Next = cached.rows, cached.index, q.nextAddress(cached.next)
 	q.out.OK(cached.body, tag)
 	return true, nil
 }
@@ -125,7 +127,8 @@ func (q *request) answerWith(body []byte, v version) error {
 		return nil
 	}
 	tag := q.tag(v)
-	q.out.LogPosition = v.position
+	next := nextCursor(body)
+	q.out.LogPosition, q.out.Next = v.position, q.nextAddress(next)
 	if etag := q.out.Match(tag); etag != "" {
 		q.out.NotModified(etag)
 		return nil
@@ -137,8 +140,40 @@ func (q *request) answerWith(body []byte, v version) error {
 		encoded = q.out.Encode(buffer, body)
 	}
 	if isCached(q) && !q.lacks {
-		q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: encoded, rows: q.rows, index: q.out.EventIndex})
+		q.api.cache.put(q.cacheKey(), cachedAnswer{version: v, body: encoded, rows: q.rows, index: q.out.EventIndex, next: next})
 	}
 	q.out.OK(encoded, tag)
 	return nil
+}
+
+// nextCursor returns the cursor at the end of a page that has more; empty: the body is no such page.
+func nextCursor(body []byte) string {
+	const more = `"has_more":true,"next_cursor":"`
+	rest, ok := bytes.CutSuffix(body, []byte(`"}`))
+	if !ok {
+		return ""
+	}
+	// A cursor has no quotation marks, so its first one is the one before the last.
+	begin := bytes.LastIndexByte(rest, '"') + 1
+	if !bytes.HasSuffix(rest[:begin], []byte(more)) {
+		return ""
+	}
+	return string(rest[begin:])
+}
+
+// nextAddress returns the absolute address of the page at a cursor, with the request's other parameters
+// as they came (docs/contract/decisions.md, "Responses": lists); empty without a cursor.
+func (q *request) nextAddress(cursor string) string {
+	if cursor == "" {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString(q.api.cfg.BaseURL + q.http.URL.EscapedPath() + "?")
+	for part := range strings.SplitSeq(q.http.URL.RawQuery, "&") {
+		name, _, _ := strings.Cut(part, "=")
+		if decoded, err := url.QueryUnescape(name); part != "" && (err != nil || decoded != "cursor") {
+			b.WriteString(part + "&")
+		}
+	}
+	return b.String() + "cursor=" + cursor
 }

@@ -166,7 +166,7 @@ func (u *unpacker) unpack(encoding string, body []byte) ([]byte, error) {
 
 // varyOf is on which headers the answers of a path depend.
 func varyOf(path string) string {
-	if rowLists()[path] != nil {
+	if rowLists()[path] != nil || strings.HasPrefix(path, "/v1/totals/") {
 		return "Accept, Accept-Encoding"
 	}
 	return "Accept-Encoding"

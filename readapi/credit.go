@@ -1,11 +1,24 @@
 package readapi
 
 import (
+	"bytes"
 	"math"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
+
+// ownCredit returns a row of /v1/credits without the client and the time of its last change, which the
+// answer about one client does not have. No text in the row can look like the name of a field.
+func ownCredit(row []byte) []byte {
+	if i := bytes.Index(row, []byte(`"balance":`)); i > 0 {
+		row = append([]byte{'{'}, row[i:]...)
+	}
+	if i := bytes.LastIndex(row, []byte(`,"updated_at":`)); i > 0 {
+		row = row[:i]
+	}
+	return row
+}
 
 // answerCredit answers with a client's credit and a page of its history.
 func answerCredit(q *request) error {
@@ -51,7 +64,7 @@ func answerCredit(q *request) error {
 		switch {
 		case position == positionCredit:
 			exists = true
-			body.Write(values[columnFragments])
+			body.Write(ownCredit(values[columnFragments]))
 			body.WriteString(`,"history":[`)
 		case position == positionNewer:
 			newer = true

@@ -137,7 +137,7 @@ func TestCursorsAndKeys(t *testing.T) {
 	// The sights that differ at a list, by the first sight that sees as much.
 	same := map[string][]int{
 		"/v1/invoices": {0, 1, 2}, "/v1/charges": {0, 1, 1}, "/v1/time-entries": {0, 1, 1}, "/v1/payments": {0, 1, 1}, "/v1/events": {0, 1, 1},
-		"/v1/clients": {0, 0, 0}, "/v1/contractors": {0, 0, 0}, "/v1/clients/" + client + "/credit": {0, 0, 0},
+		"/v1/clients": {0, 0, 0}, "/v1/contractors": {0, 0, 0}, "/v1/credits": {0, 0, 0}, "/v1/credit-history": {0, 0, 0}, "/v1/clients/" + client + "/credit": {0, 0, 0},
 	}
 	for _, path := range followed(client) {
 		sees := same[path]

@@ -23,6 +23,9 @@ type Statement struct {
 	One     bool     // reads one row by id
 	Removed bool     // with the rows that have left
 	Whole   bool     // reads the list to its end
+	Days    bool     // of a range of days, whose three arguments follow
+	Sums    bool     // adds up rows
+	Open    bool     // by whether invoices are open
 	SQL     string
 }
 
@@ -30,21 +33,55 @@ type Statement struct {
 func Statements() []Statement {
 	var list []Statement
 	for _, r := range route.Table() {
-		if r.Kind != route.Rows && r.Kind != route.Row {
+		if r.Kind != route.Rows && r.Kind != route.Row && r.Kind != route.Totals {
 			continue
 		}
 		e := newEndpoint(r)
-		for key, sql := range e.statements {
-			s := Statement{Path: r.Path, Table: r.Resource.Table, SQL: sql, One: r.Kind == route.Row, Removed: key.removed}
+		for _, key := range e.keys() {
+			s := Statement{Path: r.Path, Table: r.Resource.Table, One: r.Kind == route.Row, Removed: key.removed, Days: key.days, Open: key.open != anyOpen}
 			for i, f := range e.filters {
 				if key.given&(1<<i) != 0 {
 					s.Filters = append(s.Filters, f.column)
 				}
 			}
+			if r.Kind == route.Totals {
+				q := &request{target: target{endpoint: e}, visible: key.visible}
+				t, _ := newTotalsQuery(q)
+				s.SQL, s.Sums = totalsStatement(r.Resource, e.filters, key, nil, t), true
+				list = append(list, s)
+				continue
+			}
+			s.SQL = e.statement(key)
 			list = append(list, s)
 			if r.Kind == route.Rows {
 				s.SQL, s.Whole = e.whole(key), true
 				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// keys are the keys of all statements of an endpoint.
+func (e *endpoint) keys() (list []statementKey) {
+	flags := func(param int) []bool {
+		if param < 0 {
+			return []bool{false}
+		}
+		return []bool{false, true}
+	}
+	opens := []openFilter{anyOpen}
+	if e.open >= 0 {
+		opens = append(opens, onlyOpen, notOpen)
+	}
+	for _, visible := range visibilities() {
+		for given := range uint(1) << len(e.filters) {
+			for _, removed := range flags(e.include) {
+				for _, days := range flags(e.from) {
+					for _, open := range opens {
+						list = append(list, statementKey{given, visible, removed, days, open})
+					}
+				}
 			}
 		}
 	}

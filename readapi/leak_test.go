@@ -348,6 +348,10 @@ func (s *stand) shownTo(key, target, accept string) (shown, next string) {
 	if isContinued(target) {
 		r.header.Del("Etag") // is of the address
 	}
+	if link := r.header.Get("Link"); link != "" {
+		address, _, _ := strings.Cut(link, "cursor=")
+		r.header.Set("Link", address)
+	}
 	body := unpack(s.t, r)
 	if cursor := cursorInBody.Find(body); cursor != nil {
 		if r.header.Get("Content-Encoding") != "" {

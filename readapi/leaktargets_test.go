@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
 // leakTargets are paths with queries for everything: lists with filters, pairs of
@@ -17,6 +19,7 @@ func leakTargets(s *stand, everything string) []string {
 	for path, filters := range lists() {
 		targets = append(targets, listTargets(s, path, filters, everything)...)
 	}
+	targets = append(targets, totalTargets()...)
 	targets = append(targets, rowTargets()...)
 	targets = append(targets, creditTargets(s, everything)...)
 	targets = append(targets, wrongTargets()...)
@@ -63,6 +66,47 @@ func cursorTargets(s *stand, path, key string) []string {
 			targets = append(targets, target)
 		}
 		targets = append(targets, path+"?limit=2&cursor="+*s.page(path+"?"+query, key).NextCursor) // not its own
+	}
+	return targets
+}
+
+// totalTargets are totals with every group and pair of groups and with every filter and pair of
+// filters. The landing combines each of these with one of those, and full each with each.
+func totalTargets() []string {
+	var targets []string
+	for _, r := range route.Table() {
+		if r.Kind != route.Totals {
+			continue
+		}
+		filters := lists()[strings.Replace(r.Path, "/totals", "", 1)]
+		queries := append(pairs(filters, "cl_1", "co_1"), url.Values{})
+		for name, values := range filters {
+			for _, v := range values {
+				queries = append(queries, url.Values{name: {resolve(v, "cl_1", "co_1")}})
+			}
+		}
+		groups := []string{""}
+		for _, a := range r.Resource.Total.Groups {
+			groups = append(groups, a)
+			for _, b := range r.Resource.Total.Groups {
+				if a != b {
+					groups = append(groups, a+","+b)
+				}
+			}
+		}
+		for i, q := range queries {
+			for j, g := range groups {
+				alone := len(q) == 0
+				if g != "" {
+					q.Set("group_by", g)
+				}
+				if alone || testkit.Full() || i%len(groups) == j {
+					targets = append(targets, r.Path+"?"+q.Encode())
+				}
+				q.Del("group_by")
+			}
+		}
+		targets = append(targets, r.Path+"?group_by=pay_amount", r.Path+"?group_by=client,margin_amount", r.Path+"?payout_amount=1.00")
 	}
 	return targets
 }

@@ -12,22 +12,26 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
 // lists are the paths of the lists of rows, with the filters of each.
 func lists() map[string]map[string][]string {
 	periods := []string{"2026-10", "2026-09", "2026-W41", "2026-BW21", "2031-01"}
+	from, to := []string{"2026-08-31", "0001-01-01", "2026-09-17", "2026-10-01", "9999-12-31"}, []string{"2026-09-30", "2026-10-31", "2026-09-17", "0001-01-01", "9999-12-31"}
 	return map[string]map[string][]string{
 		"/v1/invoices": {
 			"period": periods, "client_id": {"@client", "nobody"}, "contractor_id": {"@contractor"},
-			"status": domain.BillingStatuses(), "type": domain.InvoiceTypes(),
+			"status": domain.BillingStatuses(), "type": domain.InvoiceTypes(), "date_from": from, "date_to": to, "open": {"true", "false"},
 		},
-		"/v1/charges":      {"period": periods, "client_id": {"@client"}, "contractor_id": {"@contractor", "nobody"}},
-		"/v1/payments":     {"client_id": {"@client"}, "direction": {domain.ReceivedFromClient, domain.PaidToContractor}},
-		"/v1/time-entries": {"period": periods, "client_id": {"@client"}, "contractor_id": {"@contractor"}, "status": domain.LineStatuses()},
-		"/v1/contractors":  {},
-		"/v1/clients":      {},
-		"/v1/events":       {"type": {"invoice.paid", "payout.paid", "period.closed", "test.ping"}},
+		"/v1/charges":        {"period": periods, "client_id": {"@client"}, "contractor_id": {"@contractor", "nobody"}, "date_from": from, "date_to": to},
+		"/v1/payments":       {"client_id": {"@client"}, "direction": {domain.ReceivedFromClient, domain.PaidToContractor}, "date_from": from, "date_to": to},
+		"/v1/time-entries":   {"period": periods, "client_id": {"@client"}, "contractor_id": {"@contractor"}, "status": domain.LineStatuses(), "date_from": from, "date_to": to},
+		"/v1/contractors":    {},
+		"/v1/clients":        {},
+		"/v1/credits":        {},
+		"/v1/credit-history": {"client_id": {"@client", "nobody"}},
+		"/v1/events":         {"type": {"invoice.paid", "payout.paid", "period.closed", "test.ping"}},
 	}
 }
 
@@ -67,7 +71,7 @@ func TestEveryListShowsWhatTheFoldSays(t *testing.T) {
 				}
 			}
 			queries = append(queries, pairs(filters, client, contractor)...)
-			if path != "/v1/events" {
+			if takes(path, "include") {
 				for _, q := range slices.Clone(queries) {
 					q = maps.Clone(q)
 					q.Set("include", "removed")
@@ -102,6 +106,16 @@ func TestEveryListShowsWhatTheFoldSays(t *testing.T) {
 			}
 		}
 	}
+}
+
+// takes reports whether an endpoint has a parameter.
+func takes(path, param string) bool {
+	for _, r := range route.Table() {
+		if r.Path == path {
+			return slices.ContainsFunc(r.Params, func(p route.Param) bool { return p.Name == param })
+		}
+	}
+	return false
 }
 
 func resolve(value, client, contractor string) string {
@@ -166,6 +180,9 @@ func TestSince(t *testing.T) {
 	times = append(times, now.Add(time.Hour), now.AddDate(-5, 0, 0))
 	for path := range lists() {
 		name := "updated_since"
+		if path == "/v1/credit-history" {
+			continue
+		}
 		if path == "/v1/events" {
 			name = "created_since"
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,12 @@ func (s *stand) expected(workspaceID, path string, query url.Values, v view) []w
 				return
 			}
 		}
+		if first, last := daysOf(s.t, path, f, facts); query.Get("date_from") > last || query.Has("date_to") && query.Get("date_to") < first {
+			return
+		}
+		if query.Has("open") && query.Get("open") != strconv.FormatBool(isOpen(s.t, f)) {
+			return
+		}
 		rows = append(rows, wanted{r.Position, r.ID, v.row(f)})
 	}
 	removed := func(all func(func(*domain.Tombstone))) {
@@ -63,7 +70,7 @@ func (s *stand) expected(workspaceID, path string, query url.Values, v view) []w
 		all(func(r *domain.Tombstone) {
 			base := `{"id":"` + r.ID + `","removed":true,"updated_at":"` + r.UpdatedAt + `"`
 			add(r.Row, domain.Fragments{Base: base}, map[string]string{
-				"period": r.Period, "client_id": r.ClientID, "contractor_id": r.ContractorID, "status": r.Status,
+				"period": r.Period, "client_id": r.ClientID, "contractor_id": r.ContractorID, "status": r.Status, "removed day": r.Day,
 			})
 		})
 	}
@@ -104,6 +111,19 @@ func (s *stand) expected(workspaceID, path string, query url.Values, v view) []w
 		state.Contractors.All(func(r *domain.Contractor) { add(r.Row, r.Fragments(), nil) })
 	case "/v1/clients":
 		state.Clients.All(func(r *domain.Client) { add(r.Row, r.Fragments(), nil) })
+	case "/v1/credits":
+		state.Credits.All(func(r *domain.Credit) { add(r.Row, r.Fragments(), nil) })
+	case "/v1/credit-history":
+		state.CreditMoves.All(func(r *domain.CreditMove) {
+			of := domain.Party{ID: r.ClientID}
+			if c := state.Clients.Get(r.ClientID); c != nil {
+				of.Name = c.Name
+			}
+			id := `{"id":"` + r.CreditID + `"`
+			f := r.Fragments()
+			f.Base = id + `,"client":` + string(of.AppendJSON(nil)) + strings.TrimPrefix(f.Base, id)
+			add(domain.Row{Position: r.Position, ID: r.CreditID, UpdatedAt: r.UpdatedAt}, f, map[string]string{"client_id": r.ClientID})
+		})
 	case "/v1/events":
 		return s.expectedEvents(workspaceID, query, v)
 	default:
@@ -111,6 +131,51 @@ func (s *stand) expected(workspaceID, path string, query url.Values, v view) []w
 	}
 	slices.SortFunc(rows, func(a, b wanted) int { return cmp.Or(cmp.Compare(a.position, b.position), strings.Compare(a.id, b.id)) })
 	return rows
+}
+
+// daysOf returns the first and the last day that a row is of.
+func daysOf(t testing.TB, path string, f domain.Fragments, facts map[string]string) (first, last string) {
+	t.Helper()
+	if day, removed := facts["removed day"]; removed {
+		return day, day
+	}
+	var row struct {
+		Start     string `json:"period_start"`
+		End       string `json:"period_end"`
+		Date      string `json:"date"`
+		WorkDate  string `json:"work_date"`
+		Confirmed string `json:"confirmed_at"`
+	}
+	if err := json.Unmarshal([]byte(f.Base+"}"), &row); err != nil {
+		t.Fatal(err)
+	}
+	switch path {
+	case "/v1/invoices":
+		return row.Start, row.End
+	case "/v1/charges":
+		return row.Date, row.Date
+	case "/v1/time-entries":
+		return row.WorkDate, row.WorkDate
+	case "/v1/payments":
+		return row.Confirmed[:10], row.Confirmed[:10]
+	}
+	return "", "9999-12-31"
+}
+
+// isOpen reports whether an invoice is open.
+func isOpen(t testing.TB, f domain.Fragments) bool {
+	t.Helper()
+	var row struct {
+		Type     string `json:"type"`
+		Reversed bool   `json:"reversed"`
+		External bool   `json:"billed_externally"`
+		Status   string `json:"client_billing_status"`
+		NetDue   string `json:"net_due"`
+	}
+	if err := json.Unmarshal([]byte(f.Base+"}"), &row); err != nil {
+		t.Fatal(err)
+	}
+	return row.Type != "credit_note" && !row.Reversed && !row.External && row.Status == "sent" && row.NetDue != "0.00"
 }
 
 func (s *stand) expectedEvents(workspaceID string, query url.Values, v view) []wanted {

@@ -26,6 +26,9 @@ func endpoints() map[string]access.Permission {
 		"/v1/time-entries": access.TimeEntriesRead, "/v1/time-entries/te_1": access.TimeEntriesRead,
 		"/v1/contractors": access.ContractorsRead, "/v1/contractors/co_1": access.ContractorsRead,
 		"/v1/clients": access.ClientsRead, "/v1/clients/cl_1": access.ClientsRead, "/v1/clients/cl_1/credit": access.CreditsRead,
+		"/v1/credits": access.CreditsRead, "/v1/credit-history": access.CreditsRead,
+		"/v1/totals/invoices": access.InvoicesRead, "/v1/totals/charges": access.InvoicesRead,
+		"/v1/totals/time-entries": access.TimeEntriesRead, "/v1/totals/payments": access.PaymentsRead,
 		"/v1/events": access.EventsRead, "/v1/events/ev_1": access.EventsRead,
 		"/v1/me": "", "/v1/openapi.json": "",
 	}

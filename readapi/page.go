@@ -36,15 +36,9 @@ func newListQuery(q *request, limit any) listQuery {
 		t := q.params.time(e.since)
 		since = &t
 	}
-	args := append(make([]any, 0, listArguments+len(e.filters)), q.key.WorkspaceID, at.position, at.id, since, limit, at.mark.Position, at.mark.Chain[:])
-	key := statementKey{visible: q.visible, removed: q.params.has(e.include)}
-	for i, f := range e.filters {
-		if q.params.has(f.param) {
-			key.given |= 1 << i
-			args = append(args, q.params.get(f.param))
-		}
-	}
-	return listQuery{key, args, at}
+	key, filtered := e.keyOf(q)
+	args := append(make([]any, 0, listArguments+len(filtered)), q.key.WorkspaceID, at.position, at.id, since, limit, at.mark.Position, at.mark.Chain[:])
+	return listQuery{key, append(args, filtered...), at}
 }
 
 // divergedList is the answer to a list's cursor after the log went back.
@@ -116,10 +110,10 @@ const (
 	columnFragments
 )
 
-// errOlderRules says that the rows that have left a list are incomplete, because an older version
-// of the program made the workspace's rows. The rebuild adds such rows at places that a follower
-// may have passed already, so the follower would miss them.
-var errOlderRules = errors.New("the workspace's rows were made by older rules, which do not keep rows that have left the lists")
+// errOlderRules says that the workspace's rows lack what the request needs, because an older version of
+// the program made them: rows that have left a list, which a rebuild adds at places that a follower may
+// have passed already, or columns.
+var errOlderRules = errors.New("the workspace's rows were made by older rules, and lack what the request needs; ledgerfeed rebuild makes them anew")
 
 var errRowForm = errors.New("a row has another form than its statement says")
 

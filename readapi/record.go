@@ -43,7 +43,7 @@ func (a *API) record(q *request) {
 	if q.endpoint != nil {
 		record.Route = q.endpoint.Path
 	}
-	if q.form != answer.JSON && q.out.Status == http.StatusOK && record.Method != http.MethodHead {
+	if q.isWhole() && q.out.Status == http.StatusOK && record.Method != http.MethodHead {
 		record.Streamed = true
 	}
 	if q.broken { // the status that was sent does not say how the answer ended

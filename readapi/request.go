@@ -181,7 +181,7 @@ func (q *request) answerPanic(fault any) {
 }
 
 // maxParams is the most parameters that an endpoint may have.
-const maxParams = 9
+const maxParams = 12
 
 // parsedParams holds the values of an endpoint's parameters, by their index in Params. Its methods
 // accept the index -1 for a parameter that the endpoint lacks.

@@ -38,6 +38,9 @@ func (s *stand) singles(workspaces ...string) []single {
 		for i, workspaceID := range workspaces {
 			key := s.key(workspaceID, permissions...)
 			for path := range lists() {
+				if strings.HasPrefix(path, "/v1/credit") {
+					continue // whose rows have no address of their own
+				}
 				shown, own := s.expected(workspaceID, path, url.Values{}, v), s.expected(workspaceID, path, url.Values{}, all)
 				for _, row := range shown {
 					list = append(list, single{path + "/" + row.id, key, v.pay, http.StatusOK, row.json, s.get(path+"/"+row.id, key).header.Get("Etag")})

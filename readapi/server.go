@@ -309,7 +309,7 @@ func (a *API) Probe(ctx context.Context) error {
 		if r.Kind != route.Rows {
 			continue
 		}
-		statement := listStatement(r.Resource, nil, 0, visibility{pay: true, margin: true})
+		statement := pageStatement(r.Resource, nil, statementKey{visible: visibility{pay: true, margin: true}})
 		rows, err := a.cfg.Pool.Query(ctx, statement, "", int64(0), "", (*time.Time)(nil), 1, int64(0), make([]byte, len(eventlog.Mark{}.Chain)))
 		if err == nil {
 			rows.Close()

@@ -140,7 +140,7 @@ func readFrom(q *request, do func(*request) error) error {
 	q.from = q.api.source
 	// Trees are not read from the Copy: they lag behind the visible position, and a tile must be
 	// there once its checkpoint was.
-	if s := q.api.copy; s != nil && q.endpoint.HasPosition() && !q.endpoint.OfTree() && s.copy.Usable() && (q.form == answer.JSON || s.lists != nil) {
+	if s := q.api.copy; s != nil && q.endpoint.HasPosition() && !q.endpoint.OfTree() && s.copy.Usable() && (!q.isWhole() || s.lists != nil) {
 		if err := needs(q); err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func answerRequest(q *request) error {
 
 // answerForm answers in the form that the request asks for.
 func answerForm(q *request) error {
-	if q.form != answer.JSON {
+	if q.isWhole() {
 		return answerWhole(q)
 	}
 	return q.endpoint.answer(q)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
@@ -19,6 +20,15 @@ func columnsOf(r *route.Resource, visible visibility) string {
 	}
 	if visible.margin && r.Has(domain.Margin) {
 		columns += ", margin"
+	}
+	return columns
+}
+
+// selectionOf is columnsOf for reading from the table: it names what stands in place of a column.
+func selectionOf(r *route.Resource, visible visibility) string {
+	columns := columnsOf(r, visible)
+	if r.Base != "" {
+		columns = r.Base + " AS " + columns
 	}
 	return columns
 }
@@ -63,32 +73,60 @@ func pageLog(position, chain, since string) string {
 // workspace, position, id, since, limit, and the position and bytes of the cursor's mark.
 const listArguments = 7
 
-// listStatement returns the statement that reads a page in list order, after a position. If bit i
-// of given is set, filter i is used.
+// pageStatement returns the statement that reads a page in list order, after a position.
 //
 // The inner LIMIT is a literal, so that the plan, which is made once for all values, expects a few
 // rows; $5 then takes as many as the request asks for.
-func listStatement(r *route.Resource, filters []filter, given uint, visible visibility) string {
-	return rowsStatement(r, filters, statementKey{given: given, visible: visible}, pageLimit())
+func pageStatement(r *route.Resource, filters []filter, key statementKey) string {
+	return listStatement(r, filters, key, " LIMIT "+strconv.Itoa(route.MaxLimit+1))
 }
 
 // wholeStatement returns the statement that reads a list from a position to its end. It is
-// listStatement or removedStatement without the inner LIMIT; $5 is NULL.
+// pageStatement without the inner LIMIT; $5 is NULL.
 func wholeStatement(r *route.Resource, filters []filter, key statementKey) string {
-	if key.removed {
-		return rowsAndRemovedStatement(r, filters, key, "")
-	}
-	return rowsStatement(r, filters, key, "")
+	return listStatement(r, filters, key, "")
 }
 
-// pageLimit is the inner LIMIT of a page.
-func pageLimit() string { return " LIMIT " + strconv.Itoa(route.MaxLimit+1) }
-
-func rowsStatement(r *route.Resource, filters []filter, key statementKey, limit string) string {
+// listStatement reads the rows of a list and, if the key says so, those that have left it.
+func listStatement(r *route.Resource, filters []filter, key statementKey, limit string) string {
+	removed := ""
+	if key.removed {
+		removed = removedTable(r, key.visible)
+	}
 	columns := columnsOf(r, key.visible)
-	return "(" + versionRow(columns, pageLog("$6", "$7", "$4")) + `)
+	filtered := filterConditions(filters, key, listArguments)
+	page := pageOf(r, r.Table, selectionOf(r, key.visible), conditionsOf(r, key.visible)+filtered, limit, filters, key)
+	if removed != "" {
+		// The column base holds such a row completely, so the other columns are empty.
+		left := "base" + strings.Repeat(", ''", strings.Count(columns, ","))
+		page = "(" + page + `)
+	  UNION ALL
+	  (` + pageOf(&route.Resource{}, removed, left, filtered, limit, filters, key) + `)
+	  ORDER BY position, id`
+	}
+	return "(" + versionRow(columns, rulesGuard(pageLog("$6", "$7", "$4"), rulesOf(r, key))) + `)
 	UNION ALL
-	(SELECT position, id, ` + columns + ` FROM (` + pageOf(r.Table, columns, conditionsOf(r, key.visible)+filterConditions(filters, key.given), limit) + `) page LIMIT $5)`
+	(SELECT position, id, ` + columns + ` FROM (` + page + `) page LIMIT $5)`
+}
+
+// rulesOf returns the oldest rules by which the rows must have been made for a statement to read them.
+func rulesOf(r *route.Resource, key statementKey) int {
+	switch {
+	case key.days || key.open != anyOpen || r.Total != nil || r.Table == "client_credit":
+		return columnRules
+	case key.removed && removedTable(r, key.visible) != "":
+		return removedRules
+	}
+	return 0
+}
+
+// rulesGuard returns a log argument for versionRow that says logOlderRules if rules below least made
+// some rows.
+func rulesGuard(log string, least int) string {
+	if least == 0 {
+		return log
+	}
+	return fmt.Sprintf("CASE WHEN c.position > 0 AND c.rules < %d THEN '%s' ELSE %s END", least, logOlderRules, log)
 }
 
 // removedTable returns the table of the rows that have left the sight of a key; empty: rows never
@@ -100,49 +138,123 @@ func removedTable(r *route.Resource, visible visibility) string {
 	return r.RemovedWithoutPay
 }
 
-// removedStatement is listStatement with the rows that have left. The column base holds such a row
-// completely, so the other columns are empty.
-func removedStatement(r *route.Resource, filters []filter, given uint, visible visibility) string {
-	return rowsAndRemovedStatement(r, filters, statementKey{given: given, visible: visible}, pageLimit())
-}
-
-func rowsAndRemovedStatement(r *route.Resource, filters []filter, key statementKey, limit string) string {
-	removed := removedTable(r, key.visible)
-	if removed == "" {
-		return rowsStatement(r, filters, key, limit)
-	}
-	columns := columnsOf(r, key.visible)
-	filtered := filterConditions(filters, key.given)
-	log := fmt.Sprintf("CASE WHEN c.position > 0 AND c.rules < %d THEN '%s' ELSE %s END", removedRules, logOlderRules, pageLog("$6", "$7", "$4"))
-	return "(" + versionRow(columns, log) + `)
-	UNION ALL
-	(SELECT position, id, ` + columns + ` FROM (
-	  (` + pageOf(r.Table, columns, conditionsOf(r, key.visible)+filtered, limit) + `)
-	  UNION ALL
-	  (` + pageOf(removed, "base"+strings.Repeat(", ''", strings.Count(columns, ",")), filtered, limit) + `)
-	  ORDER BY position, id) page LIMIT $5)`
-}
-
 // pageOf returns the SQL that selects the first rows of a page from one table. The page begins at
 // the cursor's position or at the first entry published at or after $4, whichever is later.
-func pageOf(table, columns, conditions, limit string) string {
-	return `SELECT position, id, ` + columns + ` FROM ` + table + `
-	  WHERE workspace_id = $1 AND (position, id) > (greatest($2, coalesce(log_position_since($1, $4), 0)), $3)` + conditions +
-		` ORDER BY position, id` + limit
+func pageOf(r *route.Resource, table, columns, conditions, limit string, filters []filter, key statementKey) string {
+	conditions = ` AND (position, id) > (greatest($2, coalesce(log_position_since($1, $4), 0)), $3)` + conditions +
+		daysConditions(r, filters, key, listArguments)
+	inOrder := ` ORDER BY position, id` + limit
+	if limit == "" || !byMonths(filters, key) {
+		return `SELECT position, id, ` + columns + ` FROM ` + table + ` WHERE workspace_id = $1` + conditions + inOrder
+	}
+	return ofMonths(r, table, "position, id, "+columns, conditions, limit, daysArguments(filters, key, listArguments)) + inOrder
 }
 
-// filterConditions returns the conditions of the given filters. It is SQL that begins with AND, or
-// empty.
-func filterConditions(filters []filter, given uint) string {
-	var b strings.Builder
-	n := listArguments
+// byMonths reports whether rows of a range of days are read month by month, so that it takes as long as
+// the months of the range have rows, however many others there are. For a page the first rows of each
+// month are enough. The rows of one party or period are few enough to be read in their own order.
+func byMonths(filters []filter, key statementKey) bool {
+	if !key.days {
+		return false
+	}
 	for i, f := range filters {
-		if given&(1<<i) != 0 {
-			n++
-			b.WriteString(" AND " + f.column + " = $" + strconv.Itoa(n))
+		if key.given&(1<<i) != 0 && f.column != "status" && f.column != "type" && f.column != "direction" {
+			return false
 		}
 	}
+	return true
+}
+
+// monthColumn is the SQL of the month that a row's first day is in, and, if it may be another one, that
+// of its last day. The index of months has it.
+func monthColumn(r *route.Resource) string {
+	if r.LastDay != "" {
+		return "(left(day, 7) || left(" + r.LastDay + ", 7))"
+	}
+	return "left(day, 7)"
+}
+
+// ofMonths returns the SQL that selects rows of a workspace month by month: of each up to limit, in the
+// order of position and id. It finds the months themselves step by step in the index of months, which
+// the order demands whatever the statistics say: no other one has it, and sorting is off.
+func ofMonths(r *route.Resource, table, columns, conditions, limit string, days daysParameters) string {
+	month := monthColumn(r)
+	next := func(condition string) string {
+		return `SELECT ` + month + ` AS month FROM ` + table + ` WHERE workspace_id = $1 AND ` + month + condition +
+			` AND ` + month + ` <= left(` + days.to + `, 7) || ':' ORDER BY ` + month + ` LIMIT 1` // a colon is after all digits
+	}
+	return `SELECT in_month.* FROM (
+	    WITH RECURSIVE months AS (
+	      (` + next(" >= left("+days.low+", 7)") + `)
+	      UNION ALL
+	      SELECT (` + next(" > months.month") + `) FROM months WHERE months.month IS NOT NULL)
+	    SELECT month FROM months WHERE right(month, 7) >= left(` + days.from + `, 7)) months CROSS JOIN LATERAL (
+	    SELECT ` + columns + ` FROM ` + table + ` WHERE workspace_id = $1 AND ` + month + ` >= months.month AND ` + month + ` <= months.month` + conditions +
+		` ORDER BY ` + month + `, position, id` + limit + `) in_month`
+}
+
+// filterConditions returns the conditions of the given filters, whose arguments follow so many others,
+// without those of days. It is SQL that begins with AND, or empty.
+func filterConditions(filters []filter, key statementKey, arguments int) string {
+	var b strings.Builder
+	for i, f := range filters {
+		if key.given&(1<<i) != 0 {
+			arguments++
+			b.WriteString(" AND " + f.column + " = $" + strconv.Itoa(arguments))
+		}
+	}
+	switch key.open { // literals, so that the index of open invoices fits
+	case onlyOpen:
+		b.WriteString(" AND open")
+	case notOpen:
+		b.WriteString(" AND NOT open")
+	case anyOpen:
+	}
 	return b.String()
+}
+
+// daysParameters are the parameters of a range of days, as texts. Rows that begin before low cannot
+// reach into the range.
+type daysParameters struct{ from, to, low string }
+
+// daysArguments returns the parameters of the range. They follow so many other arguments and those of
+// the filters.
+func daysArguments(filters []filter, key statementKey, arguments int) daysParameters {
+	for i := range filters {
+		if key.given&(1<<i) != 0 {
+			arguments++
+		}
+	}
+	parameter := func(n int) string { return "$" + strconv.Itoa(arguments+n) + "::text" }
+	return daysParameters{from: parameter(1), to: parameter(2), low: parameter(3)}
+}
+
+// daysConditions returns the conditions of the range of days. It is SQL that begins with AND, or
+// empty.
+func daysConditions(r *route.Resource, filters []filter, key statementKey, arguments int) string {
+	if !key.days {
+		return ""
+	}
+	days, last := daysArguments(filters, key, arguments), "day"
+	if r.LastDay != "" {
+		last = r.LastDay
+	}
+	return ` AND day <= ` + days.to + ` AND ` + last + ` >= ` + days.from + ` AND day >= ` + days.low
+}
+
+// longestPeriod is how many days a period has at most.
+const longestPeriod = 31
+
+// daysValues returns the arguments of a range of days. Without an end it goes as far as days can.
+func daysValues(r *route.Resource, from, to string) []any {
+	if to == "" {
+		to = "9999-12-31"
+	}
+	low := from
+	if first, err := time.Parse(time.DateOnly, from); err == nil && r.LastDay != "" {
+		low = first.AddDate(0, 0, 1-longestPeriod).Format(time.DateOnly)
+	}
+	return []any{from, to, low}
 }
 
 // rowStatement returns the statement that reads one row by its id. Its version row comes whether or
@@ -151,7 +263,7 @@ func rowStatement(r *route.Resource, visible visibility) string {
 	columns := columnsOf(r, visible)
 	return "(" + versionRow(columns, noLog) + `)
 	UNION ALL
-	(SELECT position, id, ` + columns + ` FROM ` + r.Table + ` WHERE workspace_id = $1 AND id = $2` + conditionsOf(r, visible) + `)`
+	(SELECT position, id, ` + selectionOf(r, visible) + ` FROM ` + r.Table + ` WHERE workspace_id = $1 AND id = $2` + conditionsOf(r, visible) + `)`
 }
 
 // creditStatement returns the statement that reads a client's credit with a page of its history,
@@ -170,11 +282,13 @@ func creditStatement() string {
 	  ORDER BY position DESC LIMIT ` + strconv.Itoa(route.MaxLimit+1) + `) page LIMIT $6)`
 }
 
-// logOlderRules replaces pageLog in the version row of removedStatement if not all rows that have
-// left are kept, because rules below removedRules made some rows.
+// logOlderRules stands in a version row in place of its log argument if rules that are too old made
+// some rows. Rules below removedRules did not keep all rows that have left, and those below columnRules
+// did not write the columns that days and sums need.
 const (
 	logOlderRules = "older rules"
 	removedRules  = 2
+	columnRules   = 3
 )
 
 // Positions that mark the special rows of creditStatement.

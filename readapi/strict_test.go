@@ -90,8 +90,10 @@ func countStrict(part any) (closed, enums int) {
 		if _, listed := part["enum"].([]any); listed {
 			enums++
 		}
-		for _, inner := range part {
-			count(inner)
+		for name, inner := range part {
+			if name != "parameters" { // which take the listed values alone
+				count(inner)
+			}
 		}
 	case []any:
 		for _, inner := range part {

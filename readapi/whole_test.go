@@ -31,6 +31,14 @@ func rowLists() map[string]map[string][]string {
 	return all
 }
 
+// everything is the query of a list that shows the rows that have left, too, where any can.
+func everything(path string) string {
+	if takes(path, "include") {
+		return "include=removed"
+	}
+	return ""
+}
+
 // whole reads a whole list in NDJSON, or fails the test.
 func (s *stand) whole(path, key string, query url.Values) (rows []string, cursor string) {
 	s.t.Helper()
@@ -146,7 +154,10 @@ func TestAWholeListIsItsPages(t *testing.T) {
 	for v, permissions := range views() {
 		key := s.key("acme", permissions...)
 		for path, filters := range rowLists() {
-			queries := []url.Values{{}, {"updated_since": {"2030-01-01T00:00:00Z"}}, {"updated_since": {now.Add(-240 * time.Hour).Format(time.RFC3339)}}}
+			queries := []url.Values{{}}
+			if takes(path, "updated_since") {
+				queries = append(queries, url.Values{"updated_since": {"2030-01-01T00:00:00Z"}}, url.Values{"updated_since": {now.Add(-240 * time.Hour).Format(time.RFC3339)}})
+			}
 			for name, values := range filters {
 				for _, value := range values {
 					queries = append(queries, url.Values{name: {resolve(value, client, contractor)}})
@@ -154,6 +165,9 @@ func TestAWholeListIsItsPages(t *testing.T) {
 			}
 			queries = append(queries, pairs(filters, client, contractor)...)
 			for _, q := range slices.Clone(queries) {
+				if !takes(path, "include") {
+					break
+				}
 				q = maps.Clone(q)
 				q.Set("include", "removed")
 				queries = append(queries, q)

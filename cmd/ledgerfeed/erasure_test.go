@@ -57,7 +57,7 @@ func TestNothingIsLeftOfForgottenPeople(t *testing.T) {
 		}
 		return string(a.body)
 	}
-	paths := []string{"/v1/clients?limit=100", "/v1/contractors?limit=100", "/v1/invoices?limit=100", "/v1/time-entries?limit=100", "/v1/charges?limit=100", "/v1/payments?limit=100", "/v1/clients/cl_p0/credit"}
+	paths := []string{"/v1/clients?limit=100", "/v1/contractors?limit=100", "/v1/invoices?limit=100", "/v1/time-entries?limit=100", "/v1/charges?limit=100", "/v1/payments?limit=100", "/v1/clients/cl_p0/credit", "/v1/credits?limit=100", "/v1/credit-history?limit=100", "/v1/totals/invoices?group_by=client,contractor"}
 	for _, path := range paths {
 		if !strings.Contains(read(path), planted) {
 			t.Errorf("%s does not show what was planted", path)
@@ -85,7 +85,7 @@ func TestNothingIsLeftOfForgottenPeople(t *testing.T) {
 		}
 	}
 	// What docs/operations/erasure.md says of the free space in files.
-	for _, table := range []string{"log_detached", "client", "contractor", "invoice", "time_entry", "charge", "payment", "credit_move", "pg_statistic"} {
+	for _, table := range []string{"log_detached", "client", "contractor", "invoice", "time_entry", "charge", "payment", "client_credit", "credit_move", "pg_statistic"} {
 		server.Execute("ledgerfeed", "VACUUM (FULL) "+table)
 	}
 	for range 3 {

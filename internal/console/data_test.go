@@ -24,7 +24,7 @@ func TestListsAsFiles(t *testing.T) {
 	add("time_entry.recorded", time.Time{}, timeEntryOf)
 	admin, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
 	files := regexp.MustCompile(`href="(/data/[a-z-]+\.csv)" download`).FindAllStringSubmatch(viewer.get("/data").has("Data", "margins, are for admins").body, -1)
-	if len(files) != 6 {
+	if len(files) != 8 {
 		t.Fatalf("%d files: %q", len(files), files)
 	}
 	admin.get("/data").hasNot("are for admins")

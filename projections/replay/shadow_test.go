@@ -253,7 +253,7 @@ func (b *bench) large(entries int) {
 // every row is missing. This test is not parallel, because it measures the heap.
 func TestShadowTablesTakeLittleMemory(t *testing.T) {
 	entries := testkit.Scale(25_000, 100_000)
-	little := uint64(testkit.Scale(4608<<10, 16<<20))
+	little := uint64(testkit.Scale(5632<<10, 16<<20))
 	b := newBench(t)
 	b.large(entries)
 	measured := func(memory int64) (*replay.Replayer, *replay.Progress, *largestHeap) {

@@ -1,6 +1,10 @@
 package table
 
-import "github.com/ledgerfeed/ledgerfeed/domain"
+import (
+	"strconv"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+)
 
 // Set holds all read tables.
 type Set struct {
@@ -29,16 +33,9 @@ func NewSetNamed(named func(name string) string) *Set {
 	return &Set{
 		Invoices: answers(description[domain.Invoice]{
 			name: named("invoice"), resource: "invoices",
-			rows: func(f *Fold) store[*domain.Invoice] { return &f.State.Invoices },
-			row:  func(r *domain.Invoice) *domain.Row { return &r.Row },
-			columns: []field[domain.Invoice]{
-				{name: "shown", at: func(r *domain.Invoice) any { return &r.Shown }, loaded: true, hiddenBecause: "a draft: no reader sees it"},
-				{name: "client_id", at: func(r *domain.Invoice) any { return &r.Client.ID }},
-				{name: "contractor_id", at: func(r *domain.Invoice) any { return &r.Contractor.ID }},
-				{name: "period", at: func(r *domain.Invoice) any { return &r.Period }},
-				{name: "status", at: func(r *domain.Invoice) any { return &r.ClientBillingStatus }},
-				{name: "type", at: func(r *domain.Invoice) any { return &r.Type }},
-			},
+			rows:      func(f *Fold) store[*domain.Invoice] { return &f.State.Invoices },
+			row:       func(r *domain.Invoice) *domain.Row { return &r.Row },
+			columns:   invoiceColumns(),
 			fragments: []string{"base", "pay", "margin"},
 		}),
 		Charges: answers(description[domain.Charge]{
@@ -51,6 +48,11 @@ func NewSetNamed(named func(name string) string) *Set {
 				{name: "contractor_id", at: func(r *domain.Charge) any { return &r.Contractor.ID }},
 				{name: "invoice_id", at: func(r *domain.Charge) any { return &r.InvoiceID }},
 				{name: "period", at: func(r *domain.Charge) any { return &r.Period }},
+				{name: "status", at: func(r *domain.Charge) any { return &r.Status }},
+				{name: "day", at: func(r *domain.Charge) any { return &r.Date }},
+				{name: "currency", at: func(r *domain.Charge) any { return &r.Currency }},
+				money("amount", func(r *domain.Charge) domain.Money { return r.Amount }),
+				optMoney("pay_amount", func(r *domain.Charge) domain.OptMoney { return r.PayAmount }),
 			},
 			fragments: []string{"base", "pay"},
 		}),
@@ -64,6 +66,12 @@ func NewSetNamed(named func(name string) string) *Set {
 				{name: "invoice_id", at: func(r *domain.TimeEntry) any { return &r.InvoiceID }},
 				{name: "period", at: func(r *domain.TimeEntry) any { return &r.Period }},
 				{name: "status", at: func(r *domain.TimeEntry) any { return &r.Status }},
+				{name: "day", at: func(r *domain.TimeEntry) any { return &r.WorkDate }},
+				{name: "currency", at: func(r *domain.TimeEntry) any { return &r.Currency }},
+				hours("hours", func(r *domain.TimeEntry) domain.OptDecimal { return r.Hours }),
+				{name: "session_count", derived: func(r *domain.TimeEntry) string { return optional(r.SessionCount.Int, r.SessionCount.Set) }, typ: typeBigint},
+				optMoney("bill_amount", func(r *domain.TimeEntry) domain.OptMoney { return r.BillAmount }),
+				optMoney("pay_amount", func(r *domain.TimeEntry) domain.OptMoney { return r.PayAmount }),
 			},
 			fragments: []string{"base", "pay"},
 		}),
@@ -75,6 +83,9 @@ func NewSetNamed(named func(name string) string) *Set {
 				{name: "direction", at: func(r *domain.Payment) any { return &r.Direction }},
 				{name: "client_id", at: func(r *domain.Payment) any { return &r.Client.ID }},
 				{name: "contractor_id", at: func(r *domain.Payment) any { return &r.Contractor.ID }},
+				{name: "day", derived: (*domain.Payment).Day, typ: typeText},
+				{name: "currency", at: func(r *domain.Payment) any { return &r.Currency }},
+				money("amount", func(r *domain.Payment) domain.Money { return r.Amount }),
 			},
 			fragments: []string{"base"},
 		}),
@@ -109,6 +120,59 @@ func NewSetNamed(named func(name string) string) *Set {
 	}
 }
 
+// invoiceColumns are the columns of invoices.
+func invoiceColumns() []field[domain.Invoice] {
+	return []field[domain.Invoice]{
+		{name: "shown", at: func(r *domain.Invoice) any { return &r.Shown }, loaded: true, hiddenBecause: "a draft: no reader sees it"},
+		{name: "client_id", at: func(r *domain.Invoice) any { return &r.Client.ID }},
+		{name: "contractor_id", at: func(r *domain.Invoice) any { return &r.Contractor.ID }},
+		{name: "period", at: func(r *domain.Invoice) any { return &r.Period }},
+		{name: "status", at: func(r *domain.Invoice) any { return &r.ClientBillingStatus }},
+		{name: "type", at: func(r *domain.Invoice) any { return &r.Type }},
+		{name: "reversed", at: func(r *domain.Invoice) any { return &r.Reversed }},
+		{name: "open", derived: func(r *domain.Invoice) string { return strconv.FormatBool(r.Open()) }, typ: typeBoolean},
+		{name: "day", derived: func(r *domain.Invoice) string { first, _ := r.Days(); return first }, typ: typeText},
+		{name: "last_day", derived: func(r *domain.Invoice) string { _, last := r.Days(); return last }, typ: typeText},
+		{name: "currency", at: func(r *domain.Invoice) any { return &r.Currency }},
+		money("gross_amount", func(r *domain.Invoice) domain.Money { return r.GrossAmount }),
+		{name: "credit_applied", derived: func(r *domain.Invoice) string { return r.CreditApplied.Hundredths() }, typ: typeNumeric},
+		money("net_due", func(r *domain.Invoice) domain.Money { return r.NetDue }),
+		optMoney("delivered_value", func(r *domain.Invoice) domain.OptMoney { return r.DeliveredValue }),
+		optMoney("recognized_revenue", func(r *domain.Invoice) domain.OptMoney { return r.RecognizedRevenue }),
+		hours("billable_hours", func(r *domain.Invoice) domain.OptDecimal { return r.BillableHours }),
+		optMoney("payout_amount", func(r *domain.Invoice) domain.OptMoney { return r.PayoutAmount }),
+		optMoney("margin_amount", func(r *domain.Invoice) domain.OptMoney { return r.MarginAmount }),
+	}
+}
+
+// money is a column with an amount in hundredths.
+func money[R any](name string, of func(*R) domain.Money) field[R] {
+	return field[R]{name: name, derived: func(r *R) string { return strconv.FormatInt(int64(of(r)), 10) }, typ: typeBigint}
+}
+
+// optMoney is a column with an amount in hundredths that may be absent.
+func optMoney[R any](name string, of func(*R) domain.OptMoney) field[R] {
+	return field[R]{name: name, derived: func(r *R) string {
+		m := of(r)
+		return optional(int64(m.Money), m.Set)
+	}, typ: typeBigint}
+}
+
+// hours is a column with a number in ten-thousandths that may be absent.
+func hours[R any](name string, of func(*R) domain.OptDecimal) field[R] {
+	return field[R]{name: name, derived: func(r *R) string {
+		d := of(r)
+		return optional(int64(d.Decimal), d.Set)
+	}, typ: typeBigint}
+}
+
+func optional(n int64, set bool) string {
+	if !set {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
 // tombstones describes the rows that have left a resource. They are rebuilt with it.
 func tombstones(name, resource string, rows func(*Fold) store[*domain.Tombstone], more ...field[domain.Tombstone]) *Table {
 	t := answers(description[domain.Tombstone]{
@@ -119,6 +183,7 @@ func tombstones(name, resource string, rows func(*Fold) store[*domain.Tombstone]
 			{name: "client_id", at: func(r *domain.Tombstone) any { return &r.ClientID }},
 			{name: "contractor_id", at: func(r *domain.Tombstone) any { return &r.ContractorID }},
 			{name: "period", at: func(r *domain.Tombstone) any { return &r.Period }},
+			{name: "day", at: func(r *domain.Tombstone) any { return &r.Day }},
 		}, more...),
 		fragments: []string{"base"},
 	})

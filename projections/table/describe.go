@@ -39,7 +39,12 @@ type description[R any] struct {
 // field is a column and the field of the Go type that holds its value.
 type field[R any] struct {
 	name string
-	at   func(*R) any // a *string, *int64 or *bool
+	at   func(*R) any // a *string, *int64 or *bool; nil: see derived
+
+	// derived returns the value as text, "" for NULL, if the column repeats what the fragments hold in
+	// another form, so that statements can filter by it or add it up. typ is the column's type.
+	derived func(*R) string
+	typ     sqlType
 
 	loaded        bool   // the fold needs the value and no fragment holds it
 	hiddenBecause string // see Column
@@ -92,6 +97,10 @@ func describe[R any](d description[R]) *Table {
 
 func (f *field[R]) column() Column {
 	c := Column{Name: f.name, typ: typeText, HiddenBecause: f.hiddenBecause}
+	if f.derived != nil {
+		c.typ = f.typ
+		return c
+	}
 	switch f.at(new(R)).(type) {
 	case *int64:
 		c.typ = typeBigint
@@ -99,6 +108,14 @@ func (f *field[R]) column() Column {
 		c.typ = typeBoolean
 	}
 	return c
+}
+
+// value returns the value of the column in a row, as text.
+func (f *field[R]) value(row *R) string {
+	if f.derived != nil {
+		return f.derived(row)
+	}
+	return text(f.at(row))
 }
 
 // text formats the value of a column.
@@ -145,7 +162,7 @@ func (d *description[R]) Expected(f *Fold, k Key, values []string) bool {
 		return false
 	}
 	for i := range d.columns {
-		values[i] = text(d.columns[i].at(row))
+		values[i] = d.columns[i].value(row)
 	}
 	if d.render != nil {
 		parts := d.render(row)

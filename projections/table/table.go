@@ -53,6 +53,7 @@ type sqlType string
 const (
 	typeText    sqlType = "text"
 	typeBigint  sqlType = "bigint"
+	typeNumeric sqlType = "numeric"
 	typeBoolean sqlType = "boolean"
 )
 

@@ -47,6 +47,9 @@ type Writer struct {
 	// initial value: the answer does not tell it.
 	EventIndex int64
 
+	// Next is the absolute address of the next page (RFC 8288, relation next); empty: there is none.
+	Next string
+
 	// What was written, for the request log.
 	Status int   // 0: nothing yet
 	Bytes  int   // of the body
@@ -127,6 +130,9 @@ func (w *Writer) OK(body Encoded, tag string) {
 	media := w.renderer.fixed.typeJSON
 	if w.Media != "" {
 		media = []string{w.Media}
+	}
+	if w.Next != "" {
+		w.w.Header()[HeaderLink] = []string{"<" + w.Next + `>; rel="next"`}
 	}
 	if w.EventIndex != NoIndex {
 		w.w.Header()[HeaderEventIndex] = []string{strconv.FormatInt(w.EventIndex, 10)}
@@ -312,6 +318,7 @@ const (
 	HeaderDisposition     = "Content-Disposition"
 	HeaderETag            = "ETag"
 	HeaderEventIndex      = "Event-Index"
+	HeaderLink            = "Link"
 	HeaderLimit           = "RateLimit-Limit"
 	HeaderLocation        = "Location"
 	HeaderLogPosition     = "Log-Position"

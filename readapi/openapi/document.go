@@ -19,15 +19,17 @@ type Info struct {
 
 const introduction = `Read access to the invoices, time entries, charges, clients and their credit, contractors, confirmed payments and events of one workspace.
 
-The API is read only: GET, HEAD and OPTIONS, anything else is answered with 405. Every request can be repeated.
+The API is read only, and every request can be repeated. HEAD and OPTIONS work at every path beside GET, which alone is described here; anything else is answered with 405. HEAD answers as GET would, Content-Length included, without the body. OPTIONS answers 204 with the methods in Allow, and needs a valid key and no permission.
 
 **Keys.** Send an API key in the header Authorization: Bearer <API_KEY>. A key belongs to one workspace and has permissions; they decide which endpoints it may call and which fields it sees. A field that a key may not see is absent, never null. Every field that it may see is present, null without a value. A key in the URL is refused with 400.
 
 **Forms.** Money is a string with two decimals beside a currency. Timestamps are UTC with three decimals. Dates are YYYY-MM-DD.
 
-**Lists** are in order of last change, oldest first. next_cursor is always given: keep it, also from the last page, and ask again later with the same parameters to get exactly what has changed since. Pages may be read while data changes: a row that changes moves to the end. A row that is deleted, or that your key may no longer see, is no longer in its list; with include=removed it is there as {"id":…,"removed":true,"updated_at":…}, so that a follower learns that it is gone. A row that no longer matches a filter is not reported: follow lists without filters that can change.
+**Lists** are in order of last change, oldest first. next_cursor is always given: keep it, also from the last page, and ask again later with the same parameters to get exactly what has changed since. Stop on has_more: false. As long as it is true, the header Link with rel="next" has the address of the next page, so a paginator that follows it stops as well. Pages may be read while data changes: a row that changes moves to the end. A row that is deleted, or that your key may no longer see, is no longer in its list; with include=removed it is there as {"id":…,"removed":true,"updated_at":…}, so that a follower learns that it is gone. A row that no longer matches a filter is not reported: follow lists without filters that can change.
 
-**Whole lists.** Lists of rows also come in one answer, as they were at one moment, with Accept: application/x-ndjson or text/csv and without limit. It costs one request of the limit and one more for each 10,000 rows begun. NDJSON ends with a line that has next_cursor; CSV has the cursor in the header and the trailer field Next-Cursor. A list without that end was broken off: start again from the cursor that you had.
+**Totals** add up what a list shows with the same filters, by client, contractor, month and status, in one answer of one moment.
+
+**Whole lists.** Lists of rows also come in one answer, as they were at one moment: at the list's path with .ndjson or .csv after it, or with Accept: application/x-ndjson or text/csv, and without limit. It costs one request of the limit and one more for each 10,000 rows begun. NDJSON ends with a line that has next_cursor; CSV has the cursor in the header and the trailer field Next-Cursor. A list without that end was broken off: start again from the cursor that you had.
 
 **Conditional requests.** Every answer has a strong ETag; send it in If-None-Match and get 304 while nothing has changed. Answers over 1 KiB are compressed with zstd or gzip where the caller accepts it.
 
@@ -39,7 +41,7 @@ The API is read only: GET, HEAD and OPTIONS, anything else is answered with 405.
 
 **Limits.** Each key may make a number of requests a clock minute, 120 unless raised. Above, the answer is 429 with Retry-After. RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset are on every response; RateLimit and RateLimit-Policy say the same in the form of the IETF draft. Until a key is known they count the refused keys of the caller's address, 20 a minute.
 
-**What may change.** Within /v1 there may be more: endpoints, optional parameters, fields of answers, values of enumerations, types of events and headers. Nothing is removed, renamed or given another meaning. So the schemas here are open, and values are listed as x-extensible-enum, not as enum: pass over what your program does not know.
+**What may change.** Within /v1 there may be more: endpoints, optional parameters, fields of answers, values of enumerations, types of events and headers. Nothing is removed, renamed or given another meaning. So the schemas here are open, and values in answers are listed as x-extensible-enum, not as enum: pass over what your program does not know.
 
 **Errors** are problem documents (RFC 9457). Retry 429, 500 and 503 with growing waits; never retry 400, 401, 403 or 404 unchanged. Log the request_id of failed requests.`
 
@@ -48,7 +50,7 @@ func Document(info Info) ([]byte, error) {
 	s := newSchemas()
 	paths := object{}
 	for _, r := range route.Table() {
-		paths = paths.with(r.Path, s.pathItem(&r))
+		paths = wholeLists(paths.with(r.Path, s.pathItem(&r)), &r)
 	}
 	webhook := s.webhook(info.Brand)
 	s.add("Problem", s.problem())
@@ -95,6 +97,7 @@ func tags() []object {
 		tag("Time entries", "Work that was recorded."),
 		tag("Contractors", "Who does the work."),
 		tag("Clients", "Who the work is for, and their credit."),
+		tag("Totals", "Sums over the rows of lists."),
 		tag("Events", "What happened, in order, for 30 days; also pushed by webhooks."),
 		tag("Proof", "The events as a transparency log that anybody can check (c2sp.org/tlog-tiles)."),
 		tag("Key", "The key itself, and this description."),

@@ -2,7 +2,6 @@ package openapi
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -11,7 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// pathItem describes the three methods of a path.
+// pathItem describes GET of a path. HEAD and OPTIONS are the same everywhere: the introduction has them.
 func (s *schemas) pathItem(r *route.Route) object {
 	item := object{}
 	if r.HasID() {
@@ -28,10 +27,7 @@ func (s *schemas) pathItem(r *route.Route) object {
 	if !r.OfTree() {
 		schema, example = s.response(r)
 	}
-	return item.
-		with("get", operation(r, "", schema, example)).
-		with("head", operation(r, "head", nil, "")).
-		with("options", options(r))
+	return item.with("get", operation(r, schema, example))
 }
 
 // IDLabel names the kind of object whose id is in a route's path. A route without a resource of its
@@ -51,17 +47,10 @@ func IDExample(r *route.Route) string {
 	return strings.Trim(r.Resource.Fields[0].Example, `"`)
 }
 
-// operation describes GET if method is empty. Otherwise it describes HEAD, which answers the same
-// without a body.
-func operation(r *route.Route, method string, schema object, example string) object {
+// operation describes GET.
+func operation(r *route.Route, schema object, example string) object {
 	described := object{{"operationId", r.Operation}, {"tags", []string{r.Group}}, {"summary", r.Summary}}
-	description := DescriptionOf(r)
-	if method != "" {
-		described[0].value = method + strings.ToUpper(r.Operation[:1]) + r.Operation[1:]
-		described[2].value = r.Summary + ", without the body"
-		description = "Answers as GET would, Content-Length included, without the body."
-	}
-	description += " " + permissionDescription(r)
+	description := DescriptionOf(r) + " " + permissionDescription(r)
 	parameters := make([]any, 0, len(r.Params)+4)
 	for i := range r.Params {
 		parameters = append(parameters, parameter(&r.Params[i]))
@@ -74,22 +63,19 @@ func operation(r *route.Route, method string, schema object, example string) obj
 		parameters = append(parameters, reference("parameters", "Prefer"))
 	}
 	ok := object{{"description", "Done."}, {"headers", answerHeaders(r)}}
-	if r.Kind == route.Rows {
-		ok = withCursorHeader(ok)
+	if r.IsList() {
+		ok = withHeader(ok, answer.HeaderLink)
 	}
 	if r.Kind == route.Events {
-		ok = withIndexHeader(ok)
+		ok = withHeader(ok, answer.HeaderEventIndex)
 	}
-	switch {
-	case method != "":
-	case r.OfTree():
+	if r.OfTree() {
 		ok = ok.with("content", treeContent(r))
-	default:
-		content := object{{"application/json", object{
+	} else {
+		ok = ok.with("content", object{{"application/json", object{
 			{"schema", schema},
 			{"example", json.RawMessage(example)},
-		}}}
-		ok = ok.with("content", append(content, wholeLists(r)...))
+		}}})
 	}
 	unchanged := object{
 		{"description", "Nothing has changed since the answer with the ETag in If-None-Match."}, {"headers", answerHeaders(r)},
@@ -128,30 +114,6 @@ func permissionDescription(r *route.Route) string {
 // Parts are the parts of rows that need a permission of their own.
 func Parts() []jsonform.Part { return []jsonform.Part{domain.Pay, domain.Margin} }
 
-func options(r *route.Route) object {
-	name := strings.ToUpper(r.Operation[:1]) + r.Operation[1:]
-	statuses := []int{http.StatusBadRequest, http.StatusUnauthorized}
-	if r.HasID() || len(r.Variables()) > 0 {
-		statuses = append(statuses, http.StatusNotFound) // an escaped slash is not part of an id
-	}
-	statuses = append(statuses, http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge, http.StatusInternalServerError, http.StatusServiceUnavailable)
-	noContent := object{
-		{"description", "The methods of this path."},
-		{"headers", append(responseHeaders(false), member{answer.HeaderAllow, object{
-			{"description", "Methods that the path takes."}, {"required", true}, {"schema", object{{"type", "string"}, {"const", answer.AllowedMethods}}},
-		}})},
-	}
-	return object{
-		{"operationId", "options" + name},
-		{"tags", []string{r.Group}},
-		{"summary", r.Summary + ": methods"},
-		{"description", "Tells the methods of this path. Needs a valid key and no permission."},
-		{"security", []object{{{"apiKey", []string{}}}}},
-		{"parameters", []object{reference("parameters", "RequestId")}},
-		{"responses", append(object{{"204", noContent}}, errorReferences(statuses...)...)},
-	}
-}
-
 // parameter describes a query parameter.
 func parameter(p *route.Param) object {
 	schema := object{{"type", "string"}}
@@ -168,8 +130,19 @@ func parameter(p *route.Param) object {
 		schema = schema.with("pattern", patternPeriod)
 	case route.FormID:
 		schema = schema.with("pattern", patternID)
-	case route.FormEnum, route.FormInclude:
-		schema = schema.with("description", "One of: "+strings.Join(p.Values, ", ")+".").extensible(p.Values)
+	case route.FormDateFrom, route.FormDateTo:
+		schema = schema.with("format", "date")
+	case route.FormEnum, route.FormInclude, route.FormOpen:
+		schema = schema.with("enum", p.Values)
+	case route.FormGroups:
+		return object{
+			{"name", p.Name}, {"in", "query"}, {"description", p.Description}, {"style", "form"}, {"explode", false},
+			{"schema", object{
+				{"type", "array"}, {"minItems", 1}, {"maxItems", route.MaxGroups}, {"uniqueItems", true},
+				{"items", object{{"type", "string"}, {"enum", p.Values}}},
+			}},
+			{"example", strings.Split(p.Example, ",")},
+		}
 	}
 	described := object{{"name", p.Name}, {"in", "query"}, {"description", p.Description}, {"schema", schema}}
 	if p.Form == route.FormCursor {

@@ -3,7 +3,6 @@ package openapi
 import (
 	"strings"
 
-	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
@@ -47,14 +46,4 @@ func variables(r *route.Route) (list []object) {
 		})
 	}
 	return list
-}
-
-// withIndexHeader adds Event-Index to a described answer.
-func withIndexHeader(ok object) object {
-	for i := range ok {
-		if headers, found := ok[i].value.(object); found && ok[i].name == "headers" {
-			ok[i].value = headers.with(answer.HeaderEventIndex, reference("headers", answer.HeaderEventIndex))
-		}
-	}
-	return ok
 }

@@ -161,6 +161,8 @@ func value(f *jsonform.FieldDescription) object {
 		kind, more = "number", object{{"format", "double"}}
 	case domain.FormInteger:
 		kind, more = "integer", object{{"format", "int64"}, {"minimum", 0}, {"maximum", int64(domain.MaxInteger)}}
+	case domain.FormCount:
+		kind, more = "integer", object{{"minimum", 0}}
 	case domain.FormBool:
 		kind = "boolean"
 	case domain.FormObject, domain.FormArray: // see field
@@ -186,11 +188,11 @@ func text(description, example string) object {
 func (s *schemas) response(r *route.Route) (schema object, example string) {
 	switch r.Kind {
 	case route.Row, route.Event:
-		return s.fields(r.Resource.Name, r.Resource.Fields), jsonform.ExampleOf(r.Resource.Fields)
+		return s.fields(r.Resource.SchemaName(), r.Resource.Fields), jsonform.ExampleOf(r.Resource.Fields)
 	case route.Rows, route.Events:
-		row := s.fields(r.Resource.Name, r.Resource.Fields)
+		row := s.fields(r.Resource.SchemaName(), r.Resource.Fields)
 		if r.Resource.Removed != "" {
-			row = object{{"anyOf", []object{row, s.removedRow()}}}
+			row = object{{"oneOf", []object{row, s.removedRow()}}}
 		}
 		list := s.add(r.Resource.Name+"List", members("", object{
 			{"data", object{{"type", "array"}, {"items", row}, {"description", "The rows of the page."}}},
@@ -198,6 +200,13 @@ func (s *schemas) response(r *route.Route) (schema object, example string) {
 			{"next_cursor", nextCursor()},
 		}, []string{"data", "has_more", "next_cursor"}))
 		return list, `{"data":[` + jsonform.ExampleOf(r.Resource.Fields) + `],"has_more":true,"next_cursor":"` + exampleCursor + `"}`
+	case route.Totals:
+		row := s.fields(r.Resource.SchemaName(), r.Resource.Fields)
+		totals := s.add(r.Resource.Name+"s", members("", object{
+			{"data", object{{"type", "array"}, {"items", row}, {"description", "In the order of the groups, then of currency and what else separates rows; null comes last."}}},
+			{"log_position", object{{"type", "integer"}, {"format", "int64"}, {"minimum", 0}, {"description", "The position of the workspace's log that the sums are of."}}},
+		}, []string{"data", "log_position"}))
+		return totals, `{"data":[` + jsonform.ExampleOf(r.Resource.Fields) + `],"log_position":48213}`
 	case route.Credit:
 		return s.credit()
 	case route.KeyInfo:

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
@@ -10,11 +11,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
-const wholeListNote = "With Accept: " + answer.TypeNDJSON + " or " + answer.TypeCSV + ", the whole list comes in one answer, without limit."
+const wholeListNote = "The whole list comes in one answer at the same path with .ndjson or .csv after it, or with Accept: " + answer.TypeNDJSON + " or " + answer.TypeCSV + "."
 
 // DescriptionOf describes what a route returns.
 func DescriptionOf(r *route.Route) string {
-	if r.Kind == route.Rows {
+	if r.StreamsWhole() {
 		return r.Description + " " + wholeListNote
 	}
 	return r.Description
@@ -31,23 +32,41 @@ const (
 		"The cursor is in the header Next-Cursor and, when the list has ended, in the trailer field of the same name; a list that was broken off has no trailer and ends with an error of the connection."
 )
 
-// wholeLists describes a list of rows in its whole-list forms, NDJSON and CSV; nil for other
-// routes.
-func wholeLists(r *route.Route) object {
-	if r.Kind != route.Rows {
-		return nil
+// wholeLists adds the paths at which a list of rows comes whole, as NDJSON and as CSV.
+func wholeLists(paths object, r *route.Route) object {
+	if !r.StreamsWhole() {
+		return paths
 	}
-	return object{
-		{answer.TypeNDJSON, object{{"schema", object{{"type", "string"}, {"description", ndjsonDescription}}}, {"example", ExampleNDJSON(r)}}},
-		{answer.TypeCSV, object{{"schema", object{{"type", "string"}, {"description", csvDescription}}}, {"example", ExampleCSV(r)}}},
+	for _, form := range []struct{ extension, name, media, description, example string }{
+		{".ndjson", "NDJSON", answer.TypeNDJSON, ndjsonDescription, ExampleNDJSON(r)},
+		{".csv", "CSV", answer.TypeCSV, csvDescription, ExampleCSV(r)},
+	} {
+		whole := *r
+		whole.Kind, whole.Path = wholeKind, r.Path+form.extension
+		whole.Operation = "download" + strings.TrimPrefix(r.Operation, "list") + form.name
+		whole.Summary += ", whole, as " + form.name
+		whole.Params = slices.DeleteFunc(slices.Clone(r.Params), func(p route.Param) bool { return p.Form == route.FormLimit })
+		get := operation(&whole, object{}, `""`)
+		ok := withHeader(object{{"description", "Done."}, {"headers", answerHeaders(&whole)}}, answer.HeaderNextCursor).
+			with("content", object{{form.media, object{{"schema", object{{"type", "string"}, {"description", form.description}}}, {"example", form.example}}}})
+		for i := range get {
+			if responses, found := get[i].value.(object); found && get[i].name == "responses" {
+				responses[0].value = ok
+			}
+		}
+		paths = paths.with(whole.Path, object{{"get", get}})
 	}
+	return paths
 }
 
-// withCursorHeader adds Next-Cursor to a described answer.
-func withCursorHeader(ok object) object {
+// wholeKind stands for the kind of a list that comes whole: it has no pages and cannot be waited for.
+const wholeKind route.Kind = -1
+
+// withHeader adds a header to a described answer.
+func withHeader(ok object, name string) object {
 	for i := range ok {
 		if headers, found := ok[i].value.(object); found && ok[i].name == "headers" {
-			ok[i].value = headers.with(answer.HeaderNextCursor, reference("headers", answer.HeaderNextCursor))
+			ok[i].value = headers.with(name, reference("headers", name))
 		}
 	}
 	return ok

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -29,6 +30,11 @@ func resources() []object {
 	of := func(name, about string, fields []jsonform.FieldDescription) object {
 		return object{ID: objectID(name), Name: name, About: about, Fields: appendFields(nil, "", fields), Example: jsonform.ExampleOf(fields)}
 	}
+	total := func(name, path string) object {
+		table := route.Table()
+		r := table[slices.IndexFunc(table, func(r route.Route) bool { return r.Path == path })]
+		return of(name, "Sums over rows of a list: a row for each currency and for each of the values that group_by names.", r.Resource.Fields)
+	}
 	credit := of("Client credit", "What a client has paid in advance, and how it was used. The history is a list, newest first.", domain.CreditFields())
 	credit.Fields = append(credit.Fields, field{Name: "history", Values: "array", Meaning: "A page of the movements, newest first."})
 	credit.Fields = appendFields(credit.Fields, "history[].", domain.CreditMoveFields())
@@ -44,6 +50,12 @@ func resources() []object {
 		of("Contractor", "Somebody who does the work.", domain.ContractorFields()),
 		of("Client", "Somebody the work is for.", domain.ClientFields()),
 		credit,
+		of("Credit", "The credit of a client, without its history.", domain.CreditRowFields()),
+		of("Credit movement", "A row of a credit's history, with its client.", domain.CreditHistoryFields()),
+		total("Invoice total", "/v1/totals/invoices"),
+		total("Charge total", "/v1/totals/charges"),
+		total("Time entry total", "/v1/totals/time-entries"),
+		total("Payment total", "/v1/totals/payments"),
 		of("Event", "Something that happened. It has ids only: what they stand for is read with your own key.", domain.EventFields()),
 		of("Removed row", "Stands for a row that has left a list; shown only with include=removed.", domain.TombstoneFields()),
 		keyInformation(),
@@ -145,7 +157,7 @@ func valuesOfField(f *jsonform.FieldDescription) string {
 		values = "period"
 	case domain.FormHours, domain.FormNumber:
 		values = "number"
-	case domain.FormInteger:
+	case domain.FormInteger, domain.FormCount:
 		values = "whole number"
 	case domain.FormBool:
 		values = "true, false"

@@ -94,7 +94,11 @@ func valuesOf(p *route.Param) string {
 		return "period"
 	case route.FormID:
 		return "id"
-	case route.FormEnum, route.FormInclude:
+	case route.FormDateFrom, route.FormDateTo:
+		return "date"
+	case route.FormGroups:
+		return "one or two of " + strings.Join(p.Values, ", ")
+	case route.FormEnum, route.FormInclude, route.FormOpen:
 		return strings.Join(p.Values, ", ")
 	}
 	return ""

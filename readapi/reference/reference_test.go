@@ -78,6 +78,9 @@ func TestPageSaysWhatTheDescriptionSays(t *testing.T) {
 	document := testkit.Must(openapi3.NewLoader().LoadFromData(testkit.Must(openapi.Document(info()))(t)))(t)
 	for path, item := range document.Paths.Map() {
 		id := item.Get.OperationID
+		if strings.HasPrefix(id, "download") {
+			continue // the list itself says where it comes whole
+		}
 		description, _, _ := strings.Cut(item.Get.Description, " Needs ")
 		says(id, "GET "+path, item.Get.Summary, description)
 		for _, p := range item.Get.Parameters {

@@ -18,7 +18,7 @@ const (
 type Param struct {
 	Name        string
 	Form        Form
-	Values      []string // FormEnum and FormInclude: the allowed values
+	Values      []string // FormEnum, FormInclude and FormGroups: the allowed values
 	Column      string   // column of the read table that must equal the value; empty: it does not filter rows
 	Description string
 	Example     string
@@ -35,8 +35,15 @@ const (
 	FormPeriod
 	FormID
 	FormEnum
-	FormInclude // what a list shows in addition to its rows: one of Values
+	FormInclude  // what a list shows in addition to its rows: one of Values
+	FormDateFrom // the first day that a row may be of
+	FormDateTo   // the last one
+	FormOpen     // whether invoices are open: one of Values
+	FormGroups   // what totals are by: up to MaxGroups of Values
 )
+
+// MaxGroups is how many values a parameter of FormGroups may have.
+const MaxGroups = 2
 
 // Fault returns what is wrong with a value that is not empty, as a text for callers; empty:
 // nothing. It does not check cursors, which depend on the request's other parameters.
@@ -58,7 +65,18 @@ func (p *Param) Fault(value string) string {
 		if !domain.IsID(value) {
 			return "must be " + domain.FormID.Description()
 		}
-	case FormEnum, FormInclude:
+	case FormDateFrom, FormDateTo:
+		if _, ok := domain.FormDate.CanonicalText(value); !ok {
+			return "must be " + domain.FormDate.Description()
+		}
+	case FormGroups:
+		groups := strings.Split(value, ",")
+		for i, g := range groups {
+			if !slices.Contains(p.Values, g) || slices.Contains(groups[:i], g) || i == MaxGroups {
+				return "must be one or two different ones of " + strings.Join(p.Values, ", ") + ", separated by a comma"
+			}
+		}
+	case FormEnum, FormInclude, FormOpen:
 		if !slices.Contains(p.Values, value) {
 			return "must be one of " + strings.Join(p.Values, ", ")
 		}

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"strings"
 	"unicode"
 
@@ -10,8 +11,19 @@ import (
 // Resource is a kind of object that the API shows.
 type Resource struct {
 	Name   string // such as TimeEntry
+	Schema string // its name in the OpenAPI document; empty: Name
 	Table  string // the read table; empty: it is not read from one
 	Fields []jsonform.FieldDescription
+
+	// Base is the SQL of the fields for the endpoint's own permission. Empty: the column base.
+	Base string
+
+	// LastDay is the column of the last day that a row is of; the first one is in the column day.
+	// Empty: rows are of one day.
+	LastDay string
+
+	// Total says what rows are added up by; nil: they are not.
+	Total *Total
 
 	// Shown is the SQL condition for the rows that keys may see. ShownWithoutPay is a further
 	// condition for keys without pay:read. Empty: all rows.
@@ -20,6 +32,14 @@ type Resource struct {
 	// Removed is the table of the rows that have left the sight of keys with pay:read.
 	// RemovedWithoutPay is the table for the other keys. Empty: rows never leave.
 	Removed, RemovedWithoutPay string
+}
+
+// Total says how rows are added up. All names are those of fields and, unless a group of Groups is
+// named, of columns.
+type Total struct {
+	Groups    []string // what the caller may group by
+	Separated []string // what always separates rows, after the currency
+	Sums      []string
 }
 
 // Has reports whether the resource has fields of a part. If so, its table has the column of that
@@ -32,6 +52,9 @@ func (r *Resource) Has(part jsonform.Part) bool {
 	}
 	return false
 }
+
+// SchemaName is the resource's name in the OpenAPI document.
+func (r *Resource) SchemaName() string { return cmp.Or(r.Schema, r.Name) }
 
 // Label is the resource's name in a sentence: TimeEntry is "time entry".
 func (r *Resource) Label() string {

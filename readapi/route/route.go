@@ -26,6 +26,7 @@ type Kind int
 const (
 	Rows       Kind = iota + 1 // a page of the rows of a read table
 	Row                        // one row of a read table
+	Totals                     // sums over the rows of a read table
 	Credit                     // a client's credit with a page of its history
 	Events                     // a page of the log's feed
 	Event                      // one event of the feed
@@ -81,6 +82,9 @@ func (r *Route) HasID() bool { return strings.Contains(r.Path, "{id}") }
 // HasPosition reports whether answers show the workspace's log at a position
 // (docs/contract/decisions.md, "Positions"). The key information and the OpenAPI document do not.
 func (r *Route) HasPosition() bool { return r.Kind != KeyInfo && r.Kind != Document }
+
+// StreamsWhole reports whether the list also comes whole, in one answer.
+func (r *Route) StreamsWhole() bool { return r.Kind == Rows }
 
 // IsList reports whether answers are pages with a cursor, so that a request can wait for
 // something after it (docs/contract/decisions.md, "Waiting").

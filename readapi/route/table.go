@@ -10,11 +10,11 @@ import (
 // Table returns every endpoint of the API, in the order of the OpenAPI document
 // (docs/contract/service.md, "Endpoints"; docs/contract/decisions.md, "Responses").
 func Table() []Route {
-	return slices.Concat(invoices(), payments(), timeEntries(), contractors(), clients(), events(), proof(), key())
+	return slices.Concat(invoices(), payments(), timeEntries(), contractors(), clients(), totals(), events(), proof(), key())
 }
 
 func invoices() []Route {
-	invoice := &Resource{Name: "Invoice", Table: "invoice", Fields: domain.InvoiceFields(), Shown: "shown"}
+	invoice := &Resource{Name: "Invoice", Table: "invoice", Fields: domain.InvoiceFields(), Shown: "shown", LastDay: "last_day"}
 	charge := &Resource{
 		Name: "Charge", Table: "charge", Fields: domain.ChargeFields(), ShownWithoutPay: "billed",
 		Removed: "removed_charge", RemovedWithoutPay: "removed_billed_charge",
@@ -24,9 +24,7 @@ func invoices() []Route {
 			Path: "/v1/invoices", Operation: "listInvoices", Group: "Invoices", Permission: access.InvoicesRead, Kind: Rows, Resource: invoice,
 			Summary: "List invoices", Description: "Invoices, packages and credit notes, oldest change first. Drafts are not shown.",
 			Params: paged(
-				updatedSince(), include(), period(), clientID(), contractorID(),
-				Param{Name: "status", Form: FormEnum, Values: domain.BillingStatuses(), Column: "status", Description: "Only invoices with this client_billing_status.", Example: "sent"},
-				Param{Name: "type", Form: FormEnum, Values: domain.InvoiceTypes(), Column: "type", Description: "Only this type.", Example: "invoice"},
+				slices.Concat([]Param{updatedSince(), include()}, invoiceFilters())...,
 			),
 		},
 		{
@@ -37,7 +35,7 @@ func invoices() []Route {
 			Path: "/v1/charges", Operation: "listCharges", Group: "Invoices", Permission: access.InvoicesRead, Kind: Rows, Resource: charge,
 			Summary: "List charges", Description: "Charges, oldest change first. Those that are not billed to the client are shown only to keys with pay:read. " +
 				"Those that were deleted, or that the key may no longer see, are shown with include=removed.",
-			Params: paged(updatedSince(), include(), period(), clientID(), contractorID()),
+			Params: paged(slices.Concat([]Param{updatedSince(), include()}, chargeFilters())...),
 		},
 		{
 			Path: "/v1/charges/{id}", Operation: "getCharge", Group: "Invoices", Permission: access.InvoicesRead, Kind: Row, Resource: charge,
@@ -56,10 +54,7 @@ func payments() []Route {
 			Summary: "List payments",
 			Description: "Payments that the accounting system has confirmed, oldest change first. " +
 				"Payouts to contractors are shown only to keys with pay:read.",
-			Params: paged(updatedSince(), include(), clientID(), Param{
-				Name: "direction", Form: FormEnum, Values: []string{domain.ReceivedFromClient, domain.PaidToContractor}, Column: "direction",
-				Description: "Only this direction. Without pay:read, paid_to_contractor gives an empty list.", Example: domain.ReceivedFromClient,
-			}),
+			Params: paged(slices.Concat([]Param{updatedSince(), include()}, paymentFilters())...),
 		},
 		{
 			Path: "/v1/payments/{id}", Operation: "getPayment", Group: "Payments", Permission: access.PaymentsRead, Kind: Row, Resource: payment,
@@ -76,10 +71,7 @@ func timeEntries() []Route {
 		{
 			Path: "/v1/time-entries", Operation: "listTimeEntries", Group: "Time entries", Permission: access.TimeEntriesRead, Kind: Rows, Resource: timeEntry,
 			Summary: "List time entries", Description: "Time entries, oldest change first. Deleted ones are shown with include=removed.",
-			Params: paged(
-				updatedSince(), include(), period(), clientID(), contractorID(),
-				Param{Name: "status", Form: FormEnum, Values: domain.LineStatuses(), Column: "status", Description: "Only time entries with this status.", Example: "approved"},
-			),
+			Params: paged(slices.Concat([]Param{updatedSince(), include()}, timeEntryFilters())...),
 		},
 		{
 			Path: "/v1/time-entries/{id}", Operation: "getTimeEntry", Group: "Time entries", Permission: access.TimeEntriesRead, Kind: Row, Resource: timeEntry,
@@ -104,7 +96,7 @@ func contractors() []Route {
 }
 
 func clients() []Route {
-	client := &Resource{Name: "Client", Table: "client", Fields: domain.ClientFields()}
+	client := &Resource{Name: "Client", Schema: "ClientRecord", Table: "client", Fields: domain.ClientFields()}
 	return []Route{
 		{
 			Path: "/v1/clients", Operation: "listClients", Group: "Clients", Permission: access.ClientsRead, Kind: Rows, Resource: client,
@@ -123,8 +115,30 @@ func clients() []Route {
 				"so that a follower gets every row once.",
 			Params: paged(),
 		},
+		{
+			Path: "/v1/credits", Operation: "listCredits", Group: "Clients", Permission: access.CreditsRead, Kind: Rows,
+			Resource: &Resource{Name: "Credit", Table: "client_credit", Fields: domain.CreditRowFields()},
+			Summary:  "List client credit",
+			Description: "A row for each client that has a credit, without its history, oldest change first. A credit exists as soon as its client is recorded or credit is. " +
+				"The row changes with every row of the history, and when the client's name does.",
+			Params: paged(updatedSince()),
+		},
+		{
+			Path: "/v1/credit-history", Operation: "listCreditHistory", Group: "Clients", Permission: access.CreditsRead, Kind: Rows,
+			Resource: &Resource{Name: "CreditMovement", Table: "credit_move", Fields: domain.CreditHistoryFields(), Base: movementWithClient},
+			Summary:  "List credit history",
+			Description: "The history of every client's credit, oldest first. Rows stay where they are: only the client's name, which is the one it has now, and a note that is forgotten can change in them. " +
+				"An id is unique for its client.",
+			Params: paged(clientID()),
+		},
 	}
 }
+
+// movementWithClient is a row of credit_move with the client after the id. The client's row begins with
+// its id and name, and no other text in it can look like the name of its next field.
+const movementWithClient = `'{"id":"' || id || '","client":' || coalesce((
+	  SELECT left(c.base, strpos(c.base, ',"status":') - 1) || '}' FROM client c WHERE c.workspace_id = credit_move.workspace_id AND c.id = credit_move.client_id),
+	  '{"id":"' || client_id || '","name":null}') || substr(base, length(id) + length('{"id":""') + 1)`
 
 func events() []Route {
 	event := &Resource{Name: "Event", Fields: domain.EventFields()}
@@ -212,6 +226,55 @@ func updatedSince() Param {
 	}
 }
 
+// invoiceFilters are the filters of invoices.
+func invoiceFilters() []Param {
+	return []Param{
+		period(), dateFrom(overlapping), dateTo(overlapping), clientID(), contractorID(),
+		{Name: "status", Form: FormEnum, Values: domain.BillingStatuses(), Column: "status", Description: "Only invoices with this client_billing_status.", Example: "sent"},
+		{Name: "type", Form: FormEnum, Values: domain.InvoiceTypes(), Column: "type", Description: "Only this type.", Example: "invoice"},
+		{
+			Name: "open", Form: FormOpen, Values: []string{"true", "false"}, Example: "true",
+			Description: "true: only what clients have left to pay: type is not credit_note, client_billing_status is sent, net_due is above 0.00, and neither reversed nor billed_externally is true. false: only the others.",
+		},
+	}
+}
+
+// chargeFilters are the filters of charges.
+func chargeFilters() []Param {
+	return []Param{period(), dateFrom("date"), dateTo("date"), clientID(), contractorID()}
+}
+
+// timeEntryFilters are the filters of time entries.
+func timeEntryFilters() []Param {
+	return []Param{
+		period(), dateFrom("work_date"), dateTo("work_date"), clientID(), contractorID(),
+		{Name: "status", Form: FormEnum, Values: domain.LineStatuses(), Column: "status", Description: "Only time entries with this status.", Example: "approved"},
+	}
+}
+
+// paymentFilters are the filters of payments.
+func paymentFilters() []Param {
+	const confirmed = "the day of confirmed_at, in UTC,"
+	return []Param{
+		dateFrom(confirmed), dateTo(confirmed), clientID(),
+		{
+			Name: "direction", Form: FormEnum, Values: []string{domain.ReceivedFromClient, domain.PaidToContractor}, Column: "direction",
+			Description: "Only this direction. Without pay:read, paid_to_contractor gives an empty list.", Example: domain.ReceivedFromClient,
+		},
+	}
+}
+
+// overlapping says which invoices a range of days has.
+const overlapping = "any day of the period"
+
+func dateFrom(of string) Param {
+	return Param{Name: "date_from", Form: FormDateFrom, Description: "Only rows for which " + of + " is this day or later.", Example: "2026-10-01"}
+}
+
+func dateTo(of string) Param {
+	return Param{Name: "date_to", Form: FormDateTo, Description: "Only rows for which " + of + " is this day or earlier.", Example: "2026-10-31"}
+}
+
 // include is a parameter of all lists of rows, even of those that no row leaves today, so that
 // followers treat all lists alike.
 func include() Param {
@@ -226,7 +289,7 @@ func include() Param {
 func period() Param {
 	return Param{
 		Name: "period", Form: FormPeriod, Column: "period", Example: "2026-10",
-		Description: "Only rows of this billing period: YYYY-MM, YYYY-Www or YYYY-BWnn.",
+		Description: "Only rows of exactly this billing period: YYYY-MM, YYYY-Www or YYYY-BWnn. A month does not include the weekly periods in it: for all of a month, use date_from and date_to.",
 	}
 }
 

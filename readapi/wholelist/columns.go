@@ -89,7 +89,7 @@ func (c *Columns) add(prefix string, fields []jsonform.FieldDescription, shown f
 // isNumber reports whether values of a form are numbers, which may begin with a minus sign without
 // being a formula.
 func isNumber(form jsonform.Form) bool {
-	return form == domain.FormMoney || form == domain.FormSignedMoney || form == domain.FormHours || form == domain.FormNumber || form == domain.FormInteger
+	return form == domain.FormMoney || form == domain.FormSignedMoney || form == domain.FormHours || form == domain.FormNumber || form == domain.FormInteger || form == domain.FormCount
 }
 
 // find returns the member with a name, and its index. next is its index if the row has its members

@@ -48,6 +48,10 @@ func contents(path string) string {
 		return "Contractors, one row each."
 	case "/v1/clients":
 		return "Clients with their contacts, one row each."
+	case "/v1/credits":
+		return "What each client has paid in advance and not used up."
+	case "/v1/credit-history":
+		return "Every movement of client credit, oldest first."
 	}
 	return ""
 }

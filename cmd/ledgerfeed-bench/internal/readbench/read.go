@@ -24,6 +24,7 @@ func Benchmark(o *measure.Options) measure.Benchmark {
 			{Name: "checkpoints", Measure: func(ctx context.Context) error { return checkpoints(ctx, r) }},
 			{Name: "waits", Measure: func(ctx context.Context) error { return waits(ctx, r) }},
 			{Name: "flood", Measure: r.flood}, {Name: "traced", Measure: r.traced}, {Name: "whole", Measure: r.whole},
+			{Name: "totals", Measure: r.totals},
 			{Name: "standbys", Measure: func(ctx context.Context) error { return standbys(ctx, r) }},
 		},
 		SetUp: func(ctx context.Context, work func(context.Context) error) error {
