@@ -52,9 +52,13 @@ func TestMissedHistoryIsNotNews(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Retention: 48 * time.Hour})
 	rc := testkit.NewReceiver(t, nil)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
+	b.history("charge.deleted", 4, time.Hour) // from before the webhook: never missed
+	b.exec(`UPDATE webhook SET state = 'off'`)
+	b.clock.Advance(48 * time.Hour)
 	b.history("charge.deleted", 5, 47*time.Hour)
 	b.history("charge.deleted", 2, time.Hour)
-	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
+	testkit.Must(b.store.TurnOn(t.Context(), w.ID))(t)
 	missed := testkit.Must(b.store.SendMissed(t.Context(), w.ID, b.clock.Now().Add(-47*time.Hour-time.Minute)))(t)
 	if missed.Count != 7 {
 		t.Fatalf("%d events were missed", missed.Count)

@@ -16,12 +16,14 @@ import (
 
 // Missed is what "Send missed" sends, or would send.
 type Missed struct {
-	Since Time  `json:"since"`
-	Count int64 `json:"count"`
+	Since   Time  `json:"since"`
+	Count   int64 `json:"count"`
+	Waiting int64 `json:"waiting"` // deliveries that are pending; Recover sends them at once
 }
 
-// CountMissed counts the events of a webhook's types since a time that were not delivered and are
-// not pending. The time must be within the retention. Errors: *UnknownWebhookError, *SinceError.
+// CountMissed counts the events of a webhook's types since a time that were published while the webhook
+// existed and was off, so that no attempt was made for them (docs/contract/decisions.md, "Webhooks"). The
+// time must be within the retention. Errors: *UnknownWebhookError, *SinceError.
 func (s *Store) CountMissed(ctx context.Context, webhookID string, since time.Time) (*Missed, error) {
 	m := &Missed{Since: Time{since.UTC()}}
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
@@ -53,7 +55,7 @@ func missedRange(ctx context.Context, s *Store, tx pgx.Tx, webhookID string, m *
 	// A webhook that is on gets the events after its cursor anyway; a paused one gets them after it
 	// is resumed.
 	err = tx.QueryRow(ctx, `
-		SELECT w.events, w.state, log_position_since(w.workspace_id, $2) - 1,
+		SELECT w.events, w.state, log_position_since(w.workspace_id, greatest($2, w.created_at)) - 1,
 		       CASE WHEN w.state = 'off' THEN h.position ELSE c.position END
 		  FROM webhook w
 		  JOIN webhook_cursor c ON c.workspace_id = w.workspace_id AND c.webhook_id = w.webhook_id
@@ -66,7 +68,7 @@ func missedRange(ctx context.Context, s *Store, tx pgx.Tx, webhookID string, m *
 	if err != nil {
 		return nil, nil, fmt.Errorf("find missed events of %s: %w", webhookID, err)
 	}
-	if m.Count, err = r.Count(ctx, tx); err != nil {
+	if m.Count, m.Waiting, err = r.Count(ctx, tx); err != nil {
 		return nil, nil, fmt.Errorf("count missed events of %s: %w", webhookID, err)
 	}
 	switch state {

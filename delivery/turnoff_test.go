@@ -181,8 +181,13 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	if _, err := b.store.SendMissed(t.Context(), w.ID, began); !errors.Is(err, delivery.ErrOff) {
 		t.Errorf("send missed: %v", err)
 	}
-	if m := testkit.Must(b.store.CountMissed(t.Context(), w.ID, began))(t); int(m.Count) != sent {
-		t.Errorf("%d missed, want %d", m.Count, sent)
+	// Besides these five, the last ones before may have been published too late for an attempt.
+	missed := testkit.Must(b.store.CountMissed(t.Context(), w.ID, began))(t).Count
+	if missed < 5 || missed > 10 {
+		t.Errorf("%d missed, want 5 or a few more", missed)
+	}
+	if _, err := b.store.Recover(t.Context(), w.ID, began, nil); !errors.Is(err, delivery.ErrOff) {
+		t.Errorf("recover: %v", err)
 	}
 	before := len(rc.All())
 	healthy.Store(true)
@@ -192,8 +197,11 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	b.append("invoice.reversed", 1)
 	rc.Wait(t, before+1)
 	m := testkit.Must(b.store.SendMissed(t.Context(), w.ID, began))(t)
-	if int(m.Count) != sent {
-		t.Errorf("%d missed, want %d", m.Count, sent)
+	if m.Count != missed {
+		t.Errorf("%d missed, want %d", m.Count, missed)
+	}
+	if r := testkit.Must(b.store.Recover(t.Context(), w.ID, began, nil))(t); r.Failed != int64(sent)-missed || r.Pending != 0 {
+		t.Errorf("recovered %+v, want %d", r, int64(sent)-missed)
 	}
 	all := rc.Wait(t, before+1+sent)[before:]
 	seen := map[string]int{}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +23,7 @@ import (
 func webhookCommand(env *cli.Env) *cobra.Command {
 	c := cli.Group("webhook", "Create, change, test and inspect webhooks",
 		webhookCreateCommand(env), webhookListCommand(env), webhookEditCommand(env), webhookDeleteCommand(env), webhookRotateCommand(env),
-		webhookTestCommand(env), webhookTurnOnCommand(env), webhookPauseCommand(env), webhookResumeCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookRetryCommand(env), webhookMissedCommand(env), listen.Command(env))
+		webhookTestCommand(env), webhookTurnOnCommand(env), webhookPauseCommand(env), webhookResumeCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookRetryCommand(env), webhookRecoverCommand(env), webhookMissedCommand(env), listen.Command(env))
 	c.Long = `Create, change, test and inspect webhooks.
 
 Some settings affect these commands and have to be the same as for serve:
@@ -30,7 +31,7 @@ Some settings affect these commands and have to be the same as for serve:
   LEDGERFEED_SECRET_KEY       create, rotate-secret
   LEDGERFEED_WEBHOOK_ALLOW    create, edit
   LEDGERFEED_SECRET_OVERLAP   rotate-secret, which prints when the old secret ends
-  LEDGERFEED_RETENTION        deliveries, resume, resend, retry, send-missed
+  LEDGERFEED_RETENTION        deliveries, resume, resend, retry, recover, send-missed
   LEDGERFEED_BRAND            listen`
 	return c
 }
@@ -98,7 +99,7 @@ func webhookCreateCommand(env *cli.Env) *cobra.Command {
 	c.Flags().StringSliceVar(&d.Events, "events", []string{delivery.AllEvents}, eventsUsage())
 	c.Flags().StringVar(&d.Name, "name", "", nameUsage())
 	c.Flags().StringVar(&d.Description, "description", "", descriptionUsage())
-	c.Flags().BoolVar(&d.Standard, "standard-headers", false, standardUsage)
+	c.Flags().BoolVar(&d.Standard, "standard-headers", true, standardUsage+"; =false leaves them out")
 	return c
 }
 
@@ -386,9 +387,51 @@ func webhookRetryCommand(env *cli.Env) *cobra.Command {
 	})
 }
 
+func webhookRecoverCommand(env *cli.Env) *cobra.Command {
+	var (
+		since, until string
+		dryRun       bool
+	)
+	c := ofWebhook(env, "recover WEBHOOK", "Send what waits for a webhook now, and again what failed", func(ctx context.Context, store *delivery.Store, id string) error {
+		from, ok := parseMoment(since, env.Clock(), -1)
+		if !ok {
+			return cli.Usagef("--since is %q: want %s ago", since, momentForm)
+		}
+		var to *time.Time
+		if until != "" {
+			at, ok := parseMoment(until, env.Clock(), -1)
+			if !ok {
+				return cli.Usagef("--until is %q: want %s ago", until, momentForm)
+			}
+			to = &at
+		}
+		r, err := store.CountRecovery(ctx, id, from, to)
+		if err != nil {
+			return err
+		}
+		if err := env.Print(r, func(out io.Writer) error {
+			_, err := fmt.Fprintln(out, plural.Of(r.Pending, "message waits", "messages wait")+" and "+plural.Of(r.Failed, "has", "have")+" failed")
+			return err
+		}); err != nil || dryRun {
+			return err
+		}
+		if _, err := store.Recover(ctx, id, from, to); err != nil {
+			return err
+		}
+		if !env.JSON && r.Pending+r.Failed > 0 {
+			_, err = fmt.Fprintln(env.Out, "all of them are being sent, the oldest first")
+		}
+		return err
+	})
+	c.Flags().StringVar(&since, "since", "", "of events published from then on: a date-time such as 2026-10-01T00:00:00Z, a date, or a time ago such as 48h or 7d (required)")
+	c.Flags().StringVar(&until, "until", "", "and before then; like --since (default now)")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say how many")
+	return c
+}
+
 func webhookMissedCommand(env *cli.Env) *cobra.Command {
 	var since string
-	c := ofWebhook(env, "send-missed WEBHOOK", "Send the events that a webhook missed since a time", func(ctx context.Context, store *delivery.Store, id string) error {
+	c := ofWebhook(env, "send-missed WEBHOOK", "Send the events that were published while a webhook was off", func(ctx context.Context, store *delivery.Store, id string) error {
 		from, ok := parseMoment(since, env.Clock(), -1)
 		if !ok {
 			return cli.Usagef("--since is %q: want %s ago", since, momentForm)
@@ -398,7 +441,11 @@ func webhookMissedCommand(env *cli.Env) *cobra.Command {
 			return err
 		}
 		return env.Print(m, func(out io.Writer) error {
-			_, err := fmt.Fprintln(out, plural.Of(m.Count, "event is", "events are")+" being sent")
+			said := plural.Of(m.Count, "event is", "events are") + " being sent"
+			if m.Waiting > 0 {
+				said += "; " + plural.Of(m.Waiting, "message waits", "messages wait") + " for another attempt: webhook recover sends what waits at once"
+			}
+			_, err := fmt.Fprintln(out, said)
 			return err
 		})
 	})

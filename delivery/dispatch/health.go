@@ -35,6 +35,9 @@ func (d *Dispatcher) changeHealth(ctx context.Context, c *scheduler.HealthChange
 // changeHealthOnce may be repeated after an error: only the first success finds the webhook in the
 // epoch of the decision, and each mail is stored once.
 func (d *Dispatcher) changeHealthOnce(ctx context.Context, c *scheduler.HealthChange) error {
+	if c.Change == policy.Recovered {
+		return d.recover(ctx, c)
+	}
 	turnedOff := false
 	// It keeps a connection while it waits for a lock, so it does not wait long.
 	err := pg.InLimitedTx(ctx, d.store.pool, lockTimeout, func(tx pgx.Tx) (err error) {
@@ -122,13 +125,13 @@ func notification(c *scheduler.HealthChange, turnOffAfter time.Duration) *mail.N
 		subject = "Webhook turned off: " + label
 		what = "was turned off, because every attempt to deliver to it has failed for " + after + " or longer."
 		next = "Nothing more is sent to it. Once the receiver works again, turn the webhook back on under\n" +
-			"Settings, Integrations, Webhooks, and send the missed events from there.\n"
+			"Settings, Integrations, Webhooks, and send what was missed from there.\n"
 	case policy.TurnOffGone:
 		subject = "Webhook turned off: " + label
 		what = "was turned off, because its receiver answered 410 (Gone) to two deliveries in a row:\nit wants no more messages."
 		next = "Nothing more is sent to it. If it is to get messages again, correct the address or repair the receiver,\n" +
-			"turn the webhook back on under Settings, Integrations, Webhooks, and send the missed events from there.\n"
-	case policy.Failing, policy.NoChange:
+			"turn the webhook back on under Settings, Integrations, Webhooks, and send what was missed from there.\n"
+	case policy.Failing, policy.NoChange, policy.Recovered:
 		subject = "Webhook failing: " + label
 		what = "is failing: no attempt to deliver to it has succeeded since then."
 		next = "Failed messages are tried again for a while. If every attempt fails for " + after + ", for at least two events,\nthe webhook is turned off.\n"

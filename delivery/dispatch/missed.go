@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,33 +21,34 @@ type Missed struct {
 	After, To              int64    // positions above After, up to To
 }
 
-// Count returns how many events "Send missed" sends: those that were not delivered and are not
-// pending. It reads the range of the log and the range of the deliveries once each, whatever the
-// statistics say. A join might not.
-func (m *Missed) Count(ctx context.Context, tx pgx.Tx) (n int64, err error) {
+// Count returns how many events "Send missed" sends: those for which no attempt was made. It also
+// returns how many deliveries are pending. It reads the range of the log and the range of the deliveries
+// once each, whatever the statistics say. A join might not.
+func (m *Missed) Count(ctx context.Context, tx pgx.Tx) (n, waiting int64, err error) {
 	err = tx.QueryRow(ctx, `
 		SELECT (SELECT count(*) FROM event_log e WHERE `+chosenSQL+`)
 		     - (SELECT count(DISTINCT d.position) FROM webhook_delivery d
-		         WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position > $4 AND d.position <= $5 AND d.state IN ('succeeded', 'pending')
-		           AND d.event_type <> 'test.ping' AND ($3::text[] IS NULL OR d.event_type = ANY ($3)))`,
-		m.WorkspaceID, m.WebhookID, m.Types, m.After, m.To).Scan(&n)
-	return n, err
+		         WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position > $4 AND d.position <= $5
+		           AND d.event_type <> 'test.ping' AND ($3::text[] IS NULL OR d.event_type = ANY ($3))),
+		       (SELECT count(*) FROM webhook_waiting q WHERE q.workspace_id = $1 AND q.webhook_id = $2)`,
+		m.WorkspaceID, m.WebhookID, m.Types, m.After, m.To).Scan(&n, &waiting)
+	return n, waiting, err
 }
 
 // readMissed reads the next missed events of a webhook and returns the position that it has read up
-// to. An event whose delivery failed or was cancelled before continues that delivery. The statement
+// to. Events that have a delivery are not missed, whatever became of it. The statement
 // looks up one delivery per event, in key order and with LIMIT 1, so that no statistics make it
 // read all deliveries of the webhook for each event.
 func (s *store) readMissed(ctx context.Context, r *scheduler.PollRequest) (list []*scheduler.Attempt, to int64, err error) {
 	to = min(r.ReplayTo, r.ReplayAfter+missedWindow)
 	rows, err := s.pool.Query(ctx, `
-		SELECT e.position, e.id, e.type, e.public_event, e.created_at, coalesce(d.attempts, 0), d.created_at
+		SELECT e.position, e.id, e.type, e.public_event, e.created_at
 		  FROM event_log e
 		  LEFT JOIN LATERAL (
-		       SELECT d.created_at, d.state, jsonb_array_length(d.attempts) AS attempts FROM webhook_delivery d
+		       SELECT d.state FROM webhook_delivery d
 		        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position BETWEEN e.position AND e.position
 		        ORDER BY d.position DESC, d.created_at DESC LIMIT 1) AS d ON true
-		 WHERE `+chosenSQL+` AND (d.state IS NULL OR d.state NOT IN ('succeeded', 'pending'))
+		 WHERE `+chosenSQL+` AND d.state IS NULL
 		 ORDER BY e.position LIMIT $6`,
 		r.Key.WorkspaceID, r.Key.WebhookID, r.Events, r.ReplayAfter, to, r.ReplayLimit)
 	if err != nil {
@@ -65,14 +65,7 @@ func (s *store) readMissed(ctx context.Context, r *scheduler.PollRequest) (list 
 }
 
 func scanMissed(row pgx.CollectableRow) (*scheduler.Attempt, error) {
-	var (
-		a       = &scheduler.Attempt{}
-		created *time.Time
-	)
-	err := row.Scan(&a.Position, &a.EventID, &a.EventType, &a.Body, &a.Published, &a.Made, &created)
-	if created != nil {
-		a.CreatedAt = created.UTC()
-	}
-	a.Before = a.Made
+	a := &scheduler.Attempt{}
+	err := row.Scan(&a.Position, &a.EventID, &a.EventType, &a.Body, &a.Published)
 	return a, err
 }

@@ -50,7 +50,8 @@ type Verdict struct {
 // a delivery may be Pending none the less: turning the webhook off cancels it.
 func (p Policy) Decide(h Health, a Attempted) Verdict {
 	if a.Success {
-		return Verdict{State: Succeeded, Health: h.Succeeded()}
+		health, change := h.Succeeded()
+		return Verdict{State: Succeeded, Health: health, Change: change}
 	}
 	v := Verdict{}
 	v.Health, v.Change = h.Failed(Failure{Ended: a.Ended, Event: a.Event, Gone: a.Gone}, p.TurnOffAfter)

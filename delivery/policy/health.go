@@ -29,6 +29,9 @@ type Memory struct {
 	Last       int64 `json:"last,omitempty"`
 	Gone       bool  `json:"gone,omitempty"`
 	GoneBefore bool  `json:"gone_before,omitempty"`
+
+	// Row is how many attempts in a row have failed.
+	Row int `json:"row,omitempty"`
 }
 
 // Failure is a failed attempt.
@@ -47,6 +50,7 @@ const (
 	Failing            // it has failed for so long that a warning is due
 	TurnOff            // turn it off now: it has failed for too long
 	TurnOffGone        // turn it off now: the receiver says that it is gone
+	Recovered          // it works again after several failures: what is pending is due now
 )
 
 // TurnsOff reports whether the webhook must be turned off.
@@ -61,10 +65,19 @@ const (
 	// leastEvents is the minimum number of different events with failed attempts, so that a lone
 	// event on a quiet webhook does not turn it off.
 	leastEvents = 2
+
+	// leastRow is how many attempts in a row must have failed before a success for what is pending to
+	// be sent at once.
+	leastRow = 3
 )
 
-// Succeeded returns the health after a success.
-func (h Health) Succeeded() Health { return Health{} }
+// Succeeded returns the health after a success, and the change that follows.
+func (h Health) Succeeded() (Health, Change) {
+	if h.Row >= leastRow {
+		return Health{}, Recovered
+	}
+	return Health{}, NoChange
+}
 
 // Failed returns the health after a failed attempt, and the change that follows. Either of these
 // turns a webhook off:
@@ -83,6 +96,7 @@ func (h Health) Failed(f Failure, turnOffAfter time.Duration) (Health, Change) {
 		h.Last, h.GoneBefore = f.Event, h.Gone
 	}
 	h.Gone = f.Gone
+	h.Row = min(h.Row+1, leastRow) // more does not matter
 	failing := f.Ended.Sub(h.FailingSince)
 	switch {
 	case h.Gone && h.GoneBefore:

@@ -45,8 +45,12 @@ func (h *history) attempt(c *course, success, gone bool) {
 	v := h.policy.Decide(h.health, a)
 	h.health, c.state, c.next = v.Health, v.State, v.Next
 	if success {
+		want := NoChange
+		if len(h.failures.attempts) >= 3 {
+			want = Recovered
+		}
 		h.failures = naive{}
-		if v.State != Succeeded || v.Change != NoChange || !v.Health.FailingSince.IsZero() {
+		if v.State != Succeeded || v.Change != want || !v.Health.FailingSince.IsZero() {
 			h.t.Fatalf("a success: %+v", v)
 		}
 		return

@@ -301,7 +301,7 @@ func TestRulesOverRandomHistories(t *testing.T) {
 				at = at.Add(time.Duration(rapid.Int64Range(0, int64(after/40)).Draw(t, "step")).Truncate(time.Millisecond))
 			}
 			if rapid.IntRange(0, 60).Draw(t, "luck") == 0 {
-				h, full = h.Succeeded(), naive{}
+				h, full = Health{}, naive{}
 				continue
 			}
 			f := Failure{Ended: at, Event: rapid.Int64Range(1, events).Draw(t, "event"), Gone: rapid.IntRange(0, 9).Draw(t, "answer") < gone}

@@ -26,6 +26,7 @@ const (
 	WebhookPause        Action = "webhook.pause"
 	WebhookResume       Action = "webhook.resume"
 	WebhookSendMissed   Action = "webhook.send_missed"
+	WebhookRecover      Action = "webhook.recover"
 	DeliveryResend      Action = "delivery.resend"
 	DeliveryRetry       Action = "delivery.retry"
 	EntrySkip           Action = "entry.skip"
@@ -46,7 +47,7 @@ func Actions() []Action {
 	return []Action{
 		WorkspaceCreate, WorkspaceSet, WorkspaceTestMail, WorkspaceMove, KeyCreate, KeyRotate, KeyRevoke,
 		KeySetLimit, KeyRename, WebhookCreate, WebhookEdit, WebhookDelete, WebhookRotateSecret,
-		WebhookTest, WebhookTurnOn, WebhookTurnOff, WebhookPause, WebhookResume, WebhookSendMissed, DeliveryResend,
+		WebhookTest, WebhookTurnOn, WebhookTurnOff, WebhookPause, WebhookResume, WebhookSendMissed, WebhookRecover, DeliveryResend,
 		DeliveryRetry, EntrySkip, EntryRestore, EntryRetry, AnomalyAcknowledge, Rebuild,
 		RetentionSet, SecretKeyRotate, SecretKeyGiveUp, LinkCreate, SignIn,
 		SignOut,
@@ -94,6 +95,8 @@ func (a Action) Label() string {
 		return "Resumed webhook"
 	case WebhookSendMissed:
 		return "Sent missed events to webhook"
+	case WebhookRecover:
+		return "Sent again what waited for or failed to webhook"
 	case DeliveryResend:
 		return "Sent again"
 	case DeliveryRetry:

@@ -43,6 +43,8 @@ func (s *bundle) changes() []change {
 		VALUES ('acme', $1, 2, now(), $2, 'invoice.reversed', 'pending', now() + interval '1 hour', '[]')`, hook, later)
 	s.exec(`INSERT INTO webhook_waiting (workspace_id, webhook_id, position, created_at, attempts, next_attempt_at, epoch)
 		SELECT workspace_id, webhook_id, position, created_at, 1, next_attempt_at, 1 FROM webhook_delivery WHERE position = 2`)
+	s.exec(`INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts)
+		VALUES ('acme', $1, 2, now(), $2, 'invoice.reversed', 'failed', '[]')`, gone, later)
 	s.exec(`INSERT INTO anomaly (workspace_id, position, reason, event_id) VALUES ('acme', 1, 'unknown_object', $1)`, event)
 	s.exec(`UPDATE log_checkpoint SET quarantined = true, position = 0 WHERE workspace_id = 'acme'`)
 	s.exec(`UPDATE webhook_cursor SET position = 1 WHERE webhook_id = $1`, gone) // it has missed the event
@@ -95,6 +97,10 @@ func (s *bundle) changes() []change {
 		{audit.WebhookResume, func(ctx context.Context) error { _, err := stopped.Resume(ctx, s.webhooks); return err }},
 		{audit.WebhookSendMissed, func(ctx context.Context) error {
 			_, err := s.webhooks.SendMissed(ctx, gone, s.clock.Now().Add(-time.Hour))
+			return err
+		}},
+		{audit.WebhookRecover, func(ctx context.Context) error {
+			_, err := s.webhooks.Recover(ctx, gone, s.clock.Now().Add(-time.Hour), nil)
 			return err
 		}},
 		{audit.DeliveryResend, func(ctx context.Context) error { _, err := s.webhooks.Resend(ctx, event+"_"+hook); return err }},

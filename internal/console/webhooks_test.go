@@ -109,7 +109,7 @@ func TestWebhooksAreNamed(t *testing.T) {
 	p := s.signIn(acme, session.Admin)
 	p.post("/webhooks", url.Values{"address": {r.URL + "/payroll?token=hunter2"}, "choice": {"all"}, "name": {"Payroll"}, "description": {"Run by Dana"}}).
 		status(http.StatusOK).has("Payroll (" + host + "/payroll?…)")
-	p.get("/webhooks/new").has(`name="standard" value="1">`)
+	p.get("/webhooks/new").has(`name="standard" value="1" checked>`)
 	p.post("/webhooks", url.Values{"address": {r.URL + "/reports"}, "choice": {"all"}}).status(http.StatusOK).has(host + "/reports")
 	hook := testkit.Must(s.webhooks.List(t.Context(), acme))(t)[0]
 	here := "/webhooks/" + hook.ID
@@ -207,6 +207,20 @@ func TestTurnedOffAndBack(t *testing.T) {
 	for range 3 {
 		testkit.Receive(t, got, "a missed event")
 	}
+	// Messages that wait or have failed were not missed; they are sent at once.
+	testkit.Eventually(t, func() error {
+		var n int
+		err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_delivery WHERE webhook_id = $1 AND state = 'succeeded'`, hook.ID).Scan(&n)
+		if err != nil || n != 3 {
+			return fmt.Errorf("%d are recorded: %w", n, err)
+		}
+		return nil
+	})
+	s.exec(`UPDATE webhook_delivery SET state = 'failed' WHERE webhook_id = $1 AND position = (SELECT max(position) FROM webhook_delivery WHERE webhook_id = $1)`, hook.ID)
+	p.get(here+"/missed").status(http.StatusOK).has("No event was published while the webhook was off", "<strong>0</strong> messages wait for another attempt, and <strong>1</strong> has failed", "Send them all now").hasNot("Nothing was missed")
+	p.get(p.post(here+"/recover", url.Values{"since": {since}}).to()).status(http.StatusOK).has("What waited and what failed is being sent")
+	testkit.Receive(t, got, "a message that had failed")
+	p.post(here+"/recover", url.Values{"since": {"2035-01-01T00:00:00Z"}}).status(http.StatusUnprocessableEntity).has("in the future")
 	p.get(here + "/missed?since=2035-01-01T00:00").status(http.StatusUnprocessableEntity).has("in the future")
 	p.get(here + "/missed?since=yesterday").status(http.StatusOK).has("Enter a date and a time")
 	p.get("/audit").has("Turned on webhook", "3 events since")

@@ -127,8 +127,8 @@ func (s *Scheduler) apply(now time.Time, e Event) {
 	case Recorded:
 		s.recorded(now, e)
 	case HealthChanged:
-		if e.Change.Change.TurnsOff() && !e.Change.queue.evict.lost {
-			s.polls.mark(e.Change.queue) // it is off now, unless somebody changed it first
+		if c := e.Change; (c.Change.TurnsOff() || c.Change == policy.Recovered) && !c.queue.evict.lost {
+			s.polls.mark(c.queue) // it is off now, unless somebody changed it first, or more is due
 		}
 	case LeaseTaken:
 		s.lease, s.leaseFrom, s.taking = e.Lease, e.At, false

@@ -541,11 +541,12 @@ func (p *Webhooks) resendSeveral(r *web.Request) error {
 
 // missedBody is the template data of the page "Send missed".
 type missedBody struct {
-	Webhook webhooksRow
-	Since   time.Time
-	Count   int64
-	Counted bool
-	Fault   string
+	Webhook         webhooksRow
+	Since           time.Time
+	Count           int64
+	Waiting, Failed int64 // deliveries of events since then
+	Counted         bool
+	Fault           string
 }
 
 // readSince reads the time that the page or its form asks for; empty: a day ago. A time before the
@@ -579,18 +580,52 @@ func (p *Webhooks) missedPage(r *web.Request) error {
 
 func (p *Webhooks) showMissed(r *web.Request, status int, body *missedBody) error {
 	if body.Fault == "" {
-		m, err := p.Store.CountMissed(r.Context(), body.Webhook.ID, body.Since)
 		var since *delivery.SinceError
-		switch {
+		switch err := p.countMissed(r, body); {
 		case errors.As(err, &since):
 			body.Fault, status = web.Sentence(since.Error()), http.StatusUnprocessableEntity
 		case err != nil:
 			return err
-		default:
-			body.Count, body.Counted = m.Count, true
 		}
 	}
-	return r.ShowStatus(status, "webhook-missed", web.View{Title: "Send missed events", Section: "webhooks", Body: body})
+	return r.ShowStatus(status, "webhook-missed", web.View{Title: "Send what was missed", Section: "webhooks", Body: body})
+}
+
+func (p *Webhooks) countMissed(r *web.Request, body *missedBody) error {
+	m, err := p.Store.CountMissed(r.Context(), body.Webhook.ID, body.Since)
+	if err != nil {
+		return err
+	}
+	recovery, err := p.Store.CountRecovery(r.Context(), body.Webhook.ID, body.Since, nil)
+	if err != nil {
+		return err
+	}
+	body.Count, body.Waiting, body.Failed, body.Counted = m.Count, recovery.Pending, recovery.Failed, true
+	return nil
+}
+
+// recover sends what waits for the webhook, and again what failed.
+func (p *Webhooks) recover(r *web.Request) error {
+	w, err := p.find(r, r.Path("webhook"))
+	if err != nil {
+		return err
+	}
+	body := missedBody{Webhook: newRow(w)}
+	if p.readSince(&body, r.Field("since"), r.Now); body.Fault != "" {
+		return p.showMissed(r, http.StatusUnprocessableEntity, &body)
+	}
+	sent, err := p.Store.Recover(r.Context(), w.ID, body.Since, nil)
+	var since *delivery.SinceError
+	switch {
+	case errors.As(err, &since):
+		body.Fault = web.Sentence(since.Error())
+		return p.showMissed(r, http.StatusUnprocessableEntity, &body)
+	case err != nil:
+		return err
+	case sent.Pending+sent.Failed == 0:
+		return r.Redirect("/webhooks/" + w.ID + "?did=nothing-missed")
+	}
+	return r.Redirect("/webhooks/" + w.ID + "?did=recovered")
 }
 
 func (p *Webhooks) sendMissed(r *web.Request) error {
@@ -876,7 +911,7 @@ func newPage(store *delivery.Store) web.Handler {
 		if f := restored(r); f != nil {
 			return webhooksShowForm(r, http.StatusOK, f)
 		}
-		return webhooksShowForm(r, http.StatusOK, &webhooksForm{All: true})
+		return webhooksShowForm(r, http.StatusOK, &webhooksForm{All: true, Standard: true})
 	}
 }
 
@@ -910,6 +945,7 @@ func (p *Webhooks) Routes() []web.Route {
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/resume", Access: web.Admin, Handle: pausing{p}.resume},
 		{Method: http.MethodGet, Pattern: "/webhooks/{webhook}/missed", Access: web.Admin, Heavy: true, Handle: p.missedPage},
 		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/missed", Access: web.Admin, Handle: p.sendMissed},
+		{Method: http.MethodPost, Pattern: "/webhooks/{webhook}/recover", Access: web.Admin, Handle: p.recover},
 
 		{Method: http.MethodGet, Pattern: "/deliveries/{delivery}", Access: web.SignedIn, Handle: p.deliveryPage},
 		{Method: http.MethodPost, Pattern: "/deliveries/{delivery}/send-again", Access: web.Admin, Handle: p.resend},

@@ -203,13 +203,15 @@ func Flash(name string) string {
 	case "webhook-deleted":
 		return "The webhook was deleted."
 	case "webhook-on":
-		return "The webhook is on again. It gets events from now on. “Send missed events” sends earlier ones."
+		return "The webhook is on again. It gets events from now on. “Send what was missed” sends earlier ones."
 	case "webhook-paused":
 		return "The webhook is paused. Messages already on their way still arrive."
 	case "webhook-resumed":
 		return "The webhook is resumed. Waiting messages are being sent, in order."
 	case "missed":
 		return "The missed events are being sent."
+	case "recovered":
+		return "What waited and what failed is being sent, the oldest first."
 	case "nothing-missed":
 		return "There was nothing to send."
 	case "acknowledged":

@@ -1,0 +1,137 @@
+package delivery_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+)
+
+// outage is a webhook whose receiver works or not.
+type outage struct {
+	*bench
+	works atomic.Bool
+	rc    *testkit.Receiver
+	w     *delivery.Webhook
+}
+
+func newOutage(t *testing.T, schedule policy.Schedule) *outage {
+	t.Helper()
+	o := &outage{bench: setup(t, policy.Settings{Schedule: schedule})}
+	o.rc = testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		if !o.works.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	made := testkit.Must(o.store.Create(t.Context(), workspace, delivery.Definition{URL: o.rc.URL, Events: []string{"all"}}))(t)
+	o.w = &made.Webhook
+	return o
+}
+
+// delivered returns the events that arrived after the first n messages, in their order.
+func (o *outage) delivered(n, want int) (events []string) {
+	for _, r := range o.rc.Wait(o.t, n+want)[n:] {
+		events = append(events, r.Header.Get("Service-Event-Id"))
+	}
+	return events
+}
+
+// TestRecover: what waits in the window becomes due, what failed in it is sent again with the schedule
+// from its start, oldest first; what succeeded and what is outside the window is not sent.
+func TestRecover(t *testing.T) {
+	t.Parallel()
+	o := newOutage(t, policy.Schedule{time.Hour})
+	began := o.clock.Now()
+	o.works.Store(true)
+	_, stop := o.dispatcher()
+	o.append("invoice.reversed", 1) // succeeds
+	o.delivered(0, 1)
+	o.works.Store(false)
+	o.clock.Advance(time.Minute)
+	failing := o.append("invoice.reversed", 3)
+	o.awaitAttempts(4)
+	o.clock.Advance(time.Hour)
+	o.awaitAttempts(7) // these have failed for good
+	later := o.clock.Now().Add(time.Second)
+	o.clock.Advance(time.Minute)
+	waiting := o.append("invoice.reversed", 3)
+	o.awaitAttempts(10)
+	outside := o.clock.Now().Add(time.Minute)
+	o.clock.Advance(2 * time.Minute)
+	o.append("invoice.reversed", 1)
+	o.awaitAttempts(11)
+	stop()
+
+	for _, c := range []struct {
+		since           time.Time
+		until           *time.Time
+		pending, failed int64
+	}{{began, nil, 4, 3}, {began, &outside, 3, 3}, {later, &outside, 3, 0}, {began, &later, 0, 3}, {outside, nil, 1, 0}} {
+		r := testkit.Must(o.store.CountRecovery(t.Context(), o.w.ID, c.since, c.until))(t)
+		if r.Pending != c.pending || r.Failed != c.failed {
+			t.Errorf("from %v to %v: %+v, want %d and %d", c.since, c.until, r, c.pending, c.failed)
+		}
+	}
+	for _, c := range []struct {
+		since time.Time
+		until *time.Time
+	}{{o.clock.Now().Add(time.Hour), nil}, {o.clock.Now().Add(-10_000 * time.Hour), nil}, {later, &began}} {
+		var wrong *delivery.SinceError
+		if _, err := o.store.Recover(t.Context(), o.w.ID, c.since, c.until); !errors.As(err, &wrong) {
+			t.Errorf("from %v to %v: %v", c.since, c.until, err)
+		}
+	}
+	o.works.Store(true)
+	if r := testkit.Must(o.store.Recover(t.Context(), o.w.ID, began, &outside))(t); r.Pending != 3 || r.Failed != 3 {
+		t.Errorf("recovered %+v", r)
+	}
+	o.dispatcher()
+	got := o.delivered(11, 6)
+	if want := slices.Concat(failing, waiting); !slices.Equal(sorted(got), sorted(want)) {
+		t.Errorf("arrived %q, want %q", got, want)
+	}
+	o.awaitAttempts(17)
+	if r := testkit.Must(o.store.Recover(t.Context(), o.w.ID, began, &outside))(t); r.Pending+r.Failed != 0 {
+		t.Errorf("twice: %+v", r)
+	}
+}
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
+
+// TestWorksAgain: after three failures in a row a success makes everything that waits due, without
+// using up the retry schedule. After fewer it does not.
+func TestWorksAgain(t *testing.T) {
+	t.Parallel()
+	o := newOutage(t, policy.Schedule{time.Hour, time.Hour})
+	o.dispatcher()
+	few := o.append("invoice.reversed", 2)
+	o.awaitAttempts(2)
+	o.works.Store(true)
+	o.append("invoice.reversed", 1)
+	o.delivered(2, 1)
+	if m := testkit.Must(o.store.CountMissed(t.Context(), o.w.ID, o.clock.Now().Add(-time.Hour)))(t); m.Count != 0 || m.Waiting != 2 {
+		t.Errorf("%+v: two wait after two failures", m)
+	}
+	o.works.Store(false)
+	many := o.append("invoice.reversed", 3)
+	o.awaitAttempts(6)
+	o.works.Store(true)
+	last := o.append("invoice.reversed", 1)
+	got := o.delivered(6, 6)
+	if want := slices.Concat(few, many, last); !slices.Equal(sorted(got), sorted(want)) {
+		t.Errorf("arrived %q, want %q", got, want)
+	}
+	testkit.Eventually(t, func() error {
+		if m := testkit.Must(o.store.CountMissed(t.Context(), o.w.ID, o.clock.Now().Add(-time.Hour)))(t); m.Waiting != 0 {
+			return fmt.Errorf("%d wait", m.Waiting)
+		}
+		return nil
+	})
+}
