@@ -87,6 +87,9 @@ func webhookCreateCommand(env *cli.Env) *cobra.Command {
 			}
 			return withWebhooks(ctx, env, true, func(store *delivery.Store) error {
 				made, err := store.Create(ctx, workspace, d)
+				if refused, ok := errors.AsType[*attempt.AddressError](err); ok && refused.Private() {
+					return cli.Usagef("%w; for a program on this machine, run ledgerfeed webhook listen --forward-to %s; to allow networks, set LEDGERFEED_WEBHOOK_ALLOW for serve and for this command", err, d.URL)
+				}
 				if err != nil {
 					return err
 				}

@@ -18,6 +18,17 @@ type AddressError struct{ Reason string }
 // Error is a sentence for the user.
 func (e *AddressError) Error() string { return "the address " + e.Reason }
 
+// Private reports whether the address is refused because messages would not be encrypted or would stay
+// in a local network, as in a trial.
+func (e *AddressError) Private() bool {
+	return e.Reason == noTLS || strings.HasPrefix(e.Reason, notPublic)
+}
+
+const (
+	noTLS     = "must start with https://"
+	notPublic = "must be reachable from the internet: "
+)
+
 // CheckAddress checks the form of a webhook's address (docs/contract/decisions.md, "Webhooks"):
 // https, a host name or a public address, no user info, no fragment, at most 2,048 characters, and
 // no name that can only be local. Every connection checks what the name resolves to. Ranges in
@@ -53,7 +64,7 @@ func faultOf(address string, f *filter) string {
 	case len(address) > maxAddress:
 		return fmt.Sprintf("is longer than %d characters", maxAddress)
 	case !strings.HasPrefix(strings.ToLower(address), "https://"):
-		return "must start with https://"
+		return noTLS
 	case strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r == 0x7f || r > 0x7e }):
 		return "has a character that an address must not have; international names are written in their xn-- form"
 	case strings.Contains(address, "#"):
@@ -84,7 +95,7 @@ func hostFault(host string, bracketed bool, f *filter) string {
 			return "must not have a zone"
 		}
 		if f.check(ip.Unmap()) != nil {
-			return "must be reachable from the internet: " + host + " is not a public address"
+			return notPublic + host + " is not a public address"
 		}
 		return ""
 	}
@@ -92,7 +103,7 @@ func hostFault(host string, bracketed bool, f *filter) string {
 		return "must have a host name or an IP address"
 	}
 	if len(f.allow) == 0 && isLocalName(host) {
-		return "must be reachable from the internet: " + host + " is a name of local networks only"
+		return notPublic + host + " is a name of local networks only"
 	}
 	return ""
 }

@@ -200,7 +200,6 @@ func TestBrowserWebhook(t *testing.T) {
 	b.write("#address", r.URL+"/other")
 	b.write("#name", "Payroll")
 	b.write("#description", "Run by Dana")
-	b.press("Send Standard Webhooks headers too\nFor a program that checks signatures with a Standard Webhooks library (standardwebhooks.com). The signing secret is the same.")
 	b.judge("the form of a webhook")
 	b.picture("webhook-form-filled")
 	b.press("Save")

@@ -6,6 +6,7 @@ package demo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -80,7 +81,15 @@ func run(ctx context.Context, env *cli.Env, db *cli.Database) error {
 		}
 		return nil // interrupted, as a demo is meant to end
 	})
-	return s.Run(ctx)
+	if err := s.Run(ctx); err != nil {
+		return err
+	}
+	kept := "The database keeps everything."
+	if dir := deps.DataDir(""); dir != "" {
+		kept = "The data is in " + dir + "."
+	}
+	_, err = fmt.Fprintln(env.Out, "\nStopped. "+kept+" The same command starts again from here.")
+	return err
 }
 
 // show provides what there is to look at while the service runs: it makes what

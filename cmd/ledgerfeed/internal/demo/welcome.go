@@ -24,11 +24,14 @@ Paste into another terminal:
   # whose key is this, and what may it see?
   curl -s {{.URL}}/v1/me -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
 
-  # three invoices that were sent and are not paid, with pay and margin
-  curl -s '{{.URL}}/v1/invoices?status=sent&limit=3' -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
+  # three open invoices, with pay and margin
+  curl -s '{{.URL}}/v1/invoices?open=true&limit=3' -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
 
   # the same with the other key: what it may not see is left out
-  curl -s '{{.URL}}/v1/invoices?status=sent&limit=3' -H 'Authorization: Bearer {{.Saved.WithoutPay.Key}}'
+  curl -s '{{.URL}}/v1/invoices?open=true&limit=3' -H 'Authorization: Bearer {{.Saved.WithoutPay.Key}}'
+
+  # what each client still owes
+  curl -s '{{.URL}}/v1/totals/invoices?open=true&group_by=client' -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
 
   # a client's credit, with its history
   curl -s '{{.URL}}/v1/clients/{{.Client}}/credit?limit=5' -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
