@@ -14,5 +14,5 @@ try:
 except urllib.error.HTTPError as error:
     sys.exit(error.read().decode())  # its detail says what is wrong
 for row in page["data"]:
-    print(row["id"])
+    print(json.dumps(row))
 print("next_cursor:", page["next_cursor"])

@@ -4,5 +4,5 @@ const response = await fetch("{{.URL}}", {
 if (!response.ok) throw new Error(await response.text());
 
 const page = await response.json();
-for (const row of page.data) console.log(row.id);
+for (const row of page.data) console.log(JSON.stringify(row));
 console.log("next_cursor:", page.next_cursor);
