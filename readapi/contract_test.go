@@ -92,15 +92,11 @@ func (c *contract) judge(t testing.TB, method, target string, r reply) {
 			described.Path += extension
 		}
 	}
-	get := method
-	if method == http.MethodHead {
-		get = http.MethodGet
-	}
-	operation, params := c.routeOf(get, &described)
+	operation, params := c.routeOf(method, &described)
 	if operation == nil {
 		return
 	}
-	request, err := http.NewRequestWithContext(context.Background(), get, u.String(), http.NoBody)
+	request, err := http.NewRequestWithContext(context.Background(), method, u.String(), http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,6 +93,9 @@ func conformance() map[string]func(*testing.T) {
 		"TestHeadAnswersAsGet":                   TestHeadAnswersAsGet,
 		"TestInstancesAreOne":                    TestInstancesAreOne,
 		"TestKeyInURL":                           TestKeyInURL,
+		"TestAPaginatorFollowsLinks":             TestAPaginatorFollowsLinks,
+		"TestTotalsAreSums":                      TestTotalsAreSums,
+		"TestTotalsWithTooManyGroups":            TestTotalsWithTooManyGroups,
 		"TestLargeHeaders":                       TestLargeHeaders,
 		"TestMe":                                 TestMe,
 		"TestMethods":                            TestMethods,
@@ -128,6 +131,7 @@ func apart() map[string][]string {
 	return map[string][]string{
 		"is about forms of which prism would choose one by itself": {
 			"TestAWholeListIsItsPages", "TestAWholeListGoesOn", "TestAWholeListHasNoLimit", "TestAcceptChoosesTheForm", "TestCursorsAndKeys",
+			"TestAWholeListAtItsPath", "TestTotalsForms",
 		},
 		"judges no answers, or asks none": {
 			"TestTheCostOfAWholeList", "TestAListWithoutAConnectionIsRefused", "TestAWholeListTakesLittleMemory", "TestConditionsOfWholeLists",

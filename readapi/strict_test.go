@@ -2,6 +2,7 @@ package readapi_test
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"testing"
 
@@ -22,7 +23,23 @@ func strictDescription() ([]byte, error) {
 		return nil, err
 	}
 	makeStrict(document)
+	describeHeads(document)
 	return json.Marshal(document)
+}
+
+// describeHeads writes out what the served description says of HEAD in words: each path answers it as
+// it does GET, without the body.
+func describeHeads(document map[string]any) {
+	for _, item := range document["paths"].(map[string]any) {
+		item := item.(map[string]any)
+		head := maps.Clone(item["get"].(map[string]any))
+		head["operationId"] = "head_" + head["operationId"].(string)
+		responses := maps.Clone(head["responses"].(map[string]any))
+		ok := maps.Clone(responses["200"].(map[string]any))
+		delete(ok, "content")
+		responses["200"] = ok
+		head["responses"], item["head"] = responses, head
+	}
 }
 
 // makeStrict goes through a part of the description.
