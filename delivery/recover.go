@@ -117,19 +117,19 @@ func (s *Store) Recover(ctx context.Context, webhookID string, since time.Time, 
 	// With one time for all, they are in the order of their events. What failed comes first: an attempt
 	// that fails meanwhile must not be sent twice.
 	now, pending := s.now(), *left
-	steps := []func(pgx.Tx) (bool, error){
-		func(tx pgx.Tx) (bool, error) {
+	steps := []func(pgx.Tx) (int, error){
+		func(tx pgx.Tx) (int, error) {
 			return left.SendFailed(ctx, tx, now, now.Add(-s.cfg.Settings.Retention))
 		},
-		func(tx pgx.Tx) (bool, error) { return pending.MakePendingDue(ctx, tx, now, false) },
+		func(tx pgx.Tx) (int, error) { return pending.MakePendingDue(ctx, tx, now, false) },
 	}
 	for _, step := range steps {
-		for ok := true; ok; {
+		for n := dispatch.RecoverChunk; n == dispatch.RecoverChunk; {
 			err := s.inTx(ctx, func(tx pgx.Tx) (err error) {
 				if err := byKey(ctx, tx); err != nil {
 					return err
 				}
-				ok, err = step(tx)
+				n, err = step(tx)
 				return err
 			})
 			if err != nil {

@@ -110,10 +110,10 @@ const (
 	columnFragments
 )
 
-// errOlderRules says that the workspace's rows lack what the request needs, because an older version of
-// the program made them: rows that have left a list, which a rebuild adds at places that a follower may
-// have passed already, or columns.
-var errOlderRules = errors.New("the workspace's rows were made by older rules, and lack what the request needs; ledgerfeed rebuild makes them anew")
+// errOlderRules says that the rows that have left a list are incomplete, because an older version
+// of the program made the workspace's rows. The rebuild adds such rows at places that a follower
+// may have passed already, so the follower would miss them.
+var errOlderRules = errors.New("the workspace's rows were made by older rules, which do not keep rows that have left the lists")
 
 var errRowForm = errors.New("a row has another form than its statement says")
 

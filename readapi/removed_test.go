@@ -145,7 +145,7 @@ func TestRemovedRowsOfOlderRules(t *testing.T) {
 		}
 		for _, path := range []string{"/v1/charges", "/v1/time-entries"} {
 			r := s.get(path+"?include=removed", s.key("acme", allPermissions()...))
-			if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") != "30" || !bytes.Contains(r.body, []byte("made anew")) {
+			if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") != "30" || !bytes.Contains(r.body, []byte("include=removed")) {
 				t.Errorf("%s with rules %d: %d %s", path, rules, r.status, r.body)
 			}
 			s.page(path, s.key("acme", allPermissions()...))

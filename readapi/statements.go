@@ -104,29 +104,13 @@ func listStatement(r *route.Resource, filters []filter, key statementKey, limit 
 	  (` + pageOf(&route.Resource{}, removed, left, filtered, limit, filters, key) + `)
 	  ORDER BY position, id`
 	}
-	return "(" + versionRow(columns, rulesGuard(pageLog("$6", "$7", "$4"), rulesOf(r, key))) + `)
+	log := pageLog("$6", "$7", "$4")
+	if removed != "" {
+		log = fmt.Sprintf("CASE WHEN c.position > 0 AND c.rules < %d THEN '%s' ELSE %s END", removedRules, logOlderRules, log)
+	}
+	return "(" + versionRow(columns, log) + `)
 	UNION ALL
 	(SELECT position, id, ` + columns + ` FROM (` + page + `) page LIMIT $5)`
-}
-
-// rulesOf returns the oldest rules by which the rows must have been made for a statement to read them.
-func rulesOf(r *route.Resource, key statementKey) int {
-	switch {
-	case key.days || key.open != anyOpen || r.Total != nil || r.Table == "client_credit":
-		return columnRules
-	case key.removed && removedTable(r, key.visible) != "":
-		return removedRules
-	}
-	return 0
-}
-
-// rulesGuard returns a log argument for versionRow that says logOlderRules if rules below least made
-// some rows.
-func rulesGuard(log string, least int) string {
-	if least == 0 {
-		return log
-	}
-	return fmt.Sprintf("CASE WHEN c.position > 0 AND c.rules < %d THEN '%s' ELSE %s END", least, logOlderRules, log)
 }
 
 // removedTable returns the table of the rows that have left the sight of a key; empty: rows never
@@ -282,13 +266,11 @@ func creditStatement() string {
 	  ORDER BY position DESC LIMIT ` + strconv.Itoa(route.MaxLimit+1) + `) page LIMIT $6)`
 }
 
-// logOlderRules stands in a version row in place of its log argument if rules that are too old made
-// some rows. Rules below removedRules did not keep all rows that have left, and those below columnRules
-// did not write the columns that days and sums need.
+// logOlderRules stands in a version row in place of its log argument if not all rows that have left are
+// kept, because rules below removedRules made some rows.
 const (
 	logOlderRules = "older rules"
 	removedRules  = 2
-	columnRules   = 3
 )
 
 // Positions that mark the special rows of creditStatement.

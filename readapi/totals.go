@@ -118,7 +118,7 @@ func totalsStatement(r *route.Resource, filters []filter, key statementKey, grou
 	if byMonths(filters, key) {
 		listed = ofMonths(r, r.Table, "*", conditions, " OFFSET 0", daysArguments(filters, key, arguments))
 	}
-	return "(" + versionRow(strings.Join(names, ", "), rulesGuard(noLog, columnRules)) + `)
+	return "(" + versionRow(strings.Join(names, ", "), noLog) + `)
 	UNION ALL
 	(SELECT position, '', ` + strings.Join(columns, ", ") + ` FROM (
 	  SELECT ` + strings.Join(selected, ", ") + ` FROM (
@@ -138,12 +138,9 @@ func answerTotals(q *request) error {
 		return err
 	}
 	defer rows.close()
-	v, log, err := rows.versionRow()
+	v, err := rows.version()
 	if err != nil {
 		return q.readError(err)
-	}
-	if string(log) == logOlderRules {
-		return q.readError(errOlderRules)
 	}
 	if err := reached(q, v); err != nil {
 		return err

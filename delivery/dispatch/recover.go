@@ -11,8 +11,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// recoverChunk is the most deliveries that one statement makes due.
-const recoverChunk = 1000
+// RecoverChunk is the most deliveries that one statement makes due.
+const RecoverChunk = 1000
 
 // Window is a part of a webhook's deliveries, by the positions of their events.
 type Window struct {
@@ -50,31 +50,34 @@ func (r *Window) Count(ctx context.Context, tx pgx.Tx, kept time.Time) (pending,
 // comes first.
 const dueAt = `$6::timestamptz - least($4 - c.position, 3600000000) * interval '1 microsecond'`
 
-// MakePendingDue makes the pending deliveries of a part of the window due now, and narrows the window to
-// the rest. ok is false when there is no rest. With free the attempt is one more than those of the retry
-// schedule; otherwise it takes the place of the next one.
-func (r *Window) MakePendingDue(ctx context.Context, tx pgx.Tx, now time.Time, free bool) (ok bool, err error) {
-	return r.next(ctx, tx, "make what is pending due", `
+// MakePendingDue makes up to RecoverChunk pending deliveries of the window due now, and returns how many.
+// With free the attempt is one more than those of the retry schedule; otherwise it takes the
+// place of the next one. It reads only those that are not due yet, so that it costs little for a receiver
+// that fails and works by turns.
+func (r *Window) MakePendingDue(ctx context.Context, tx pgx.Tx, now time.Time, free bool) (n int, err error) {
+	n, _, err = r.run(ctx, tx, "make what is pending due", `
 		WITH chosen AS MATERIALIZED (
 			SELECT q.workspace_id, q.webhook_id, q.position, q.created_at FROM webhook_waiting q, webhook w
-			 WHERE q.workspace_id = $1 AND `+pendingSQL+` ORDER BY q.webhook_id, q.position LIMIT $5 FOR UPDATE OF q
+			 WHERE q.workspace_id = $1 AND `+pendingSQL+` AND q.next_attempt_at > $6
+			 ORDER BY q.webhook_id, q.next_attempt_at LIMIT $5 FOR UPDATE OF q
 		), due AS (
 			UPDATE webhook_waiting q SET next_attempt_at = `+dueAt+`, before = CASE WHEN $7 AND q.attempts < 30 THEN q.before + 1 ELSE q.before END
 			  FROM chosen c
-			 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id AND q.position = c.position AND q.next_attempt_at > $6
+			 WHERE q.workspace_id = c.workspace_id AND q.webhook_id = c.webhook_id AND q.position = c.position
 			RETURNING q.workspace_id, q.webhook_id, q.position, q.created_at, q.next_attempt_at
 		), shown AS (
 			UPDATE webhook_delivery d SET next_attempt_at = c.next_attempt_at FROM due c
 			 WHERE d.workspace_id = c.workspace_id AND d.webhook_id = c.webhook_id AND d.position = c.position AND d.created_at = c.created_at AND d.state = 'pending'
 		)
-		SELECT count(*), max(position) FROM chosen`, recoverChunk, now, free)
+		SELECT count(*), max(position) FROM chosen`, RecoverChunk, now, free)
+	return n, err
 }
 
-// SendFailed makes the deliveries of a part of the window that ended without success after a time
-// pending and due now, with the retry schedule from its start, and narrows the window to the rest. ok is
-// false when there is no rest.
-func (r *Window) SendFailed(ctx context.Context, tx pgx.Tx, now, kept time.Time) (ok bool, err error) {
-	return r.next(ctx, tx, "send what failed again", `
+// SendFailed makes up to RecoverChunk deliveries of the window that ended without success after a time
+// pending and due now, with the retry schedule from its start. It returns how many, and narrows the window
+// to the rest.
+func (r *Window) SendFailed(ctx context.Context, tx pgx.Tx, now, kept time.Time) (n int, err error) {
+	n, last, err := r.run(ctx, tx, "send what failed again", `
 		WITH chosen AS MATERIALIZED (
 			SELECT q.workspace_id, q.webhook_id, q.position, q.created_at, jsonb_array_length(q.attempts) AS made FROM webhook_delivery q
 			 WHERE `+unsentSQL+` ORDER BY q.webhook_id, q.position LIMIT $7
@@ -88,22 +91,20 @@ func (r *Window) SendFailed(ctx context.Context, tx pgx.Tx, now, kept time.Time)
 			UPDATE webhook_delivery d SET state = 'pending', next_attempt_at = c.next_attempt_at FROM waiting c
 			 WHERE d.workspace_id = c.workspace_id AND d.webhook_id = c.webhook_id AND d.position = c.position AND d.created_at = c.created_at
 		)
-		SELECT count(*), max(position) FROM chosen`, kept, now, recoverChunk)
-}
-
-// next runs a statement on the first rows of the window and narrows it to the rest.
-func (r *Window) next(ctx context.Context, tx pgx.Tx, what, sql string, more ...any) (ok bool, err error) {
-	var (
-		n    int
-		last *int64
-	)
-	if err := tx.QueryRow(ctx, sql, append([]any{r.WorkspaceID, r.WebhookID, r.After, r.To}, more...)...).Scan(&n, &last); err != nil {
-		return false, fmt.Errorf("%s, webhook %s: %w", what, r.WebhookID, err)
-	}
+		SELECT count(*), max(position) FROM chosen`, kept, now, RecoverChunk)
 	if last != nil {
 		r.After = *last
 	}
-	return n == recoverChunk, nil
+	return n, err
+}
+
+// run runs a statement on rows of the window. It returns how many they were, and the last position.
+func (r *Window) run(ctx context.Context, tx pgx.Tx, what, sql string, more ...any) (n int, last *int64, err error) {
+	err = tx.QueryRow(ctx, sql, append([]any{r.WorkspaceID, r.WebhookID, r.After, r.To}, more...)...).Scan(&n, &last)
+	if err != nil {
+		return 0, nil, fmt.Errorf("%s, webhook %s: %w", what, r.WebhookID, err)
+	}
+	return n, last, nil
 }
 
 // recover makes everything that is pending for a webhook due, because its receiver works again.
@@ -112,15 +113,19 @@ func (d *Dispatcher) recover(ctx context.Context, c *scheduler.HealthChange) err
 	if err := d.store.pool.QueryRow(ctx, `SELECT position FROM log_head WHERE workspace_id = $1`, r.WorkspaceID).Scan(&r.To); err != nil {
 		return fmt.Errorf("read the head of %s: %w", r.WorkspaceID, err)
 	}
-	for ok := true; ok; {
+	due := 0
+	for n := RecoverChunk; n == RecoverChunk; due += n {
 		err := pg.InLimitedTx(ctx, d.store.pool, lockTimeout, func(tx pgx.Tx) (err error) {
-			ok, err = r.MakePendingDue(ctx, tx, d.clock(), true)
+			n, err = r.MakePendingDue(ctx, tx, d.clock(), true)
 			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
-	d.logger.InfoContext(ctx, "a webhook works again; what waits for it is sent now", "workspace", c.Key.WorkspaceID, "webhook", c.Key.WebhookID, "host", c.Endpoint.URL.Host)
+	if due == 0 {
+		return nil
+	}
+	d.logger.InfoContext(ctx, "a webhook works again; what waits for it is sent now", "messages", due, "workspace", c.Key.WorkspaceID, "webhook", c.Key.WebhookID, "host", c.Endpoint.URL.Host)
 	return nil
 }

@@ -356,7 +356,7 @@ func TooExpensive(cause error) *Error {
 func Rebuilding(cause error) *Error {
 	return &Error{
 		Status: http.StatusServiceUnavailable, Code: CodeUnavailable, RetryAfter: retryRebuilding, Cause: cause,
-		Detail: "The rows of this workspace are still being made anew after an update of the service, and this request needs what is new in them. Try again later.",
+		Detail: "The rows that have left the lists of this workspace are still being collected after an update of the service. Try again later, or without include=removed.",
 	}
 }
 
