@@ -579,12 +579,13 @@ func (s *Subscriber) Subscribe(ctx context.Context, consumerName string) (<-chan
 	default:
 	}
 	c := newConsumer(&s.cfg, consumerName)
-	if err := c.retryQuarantined(ctx); err != nil {
-		return nil, err
-	}
 	claiming, stop := context.WithCancel(ctx)
 	s.consumers.Go(func() {
 		defer stop()
+		// A database that goes away at this moment must not end the process.
+		for again := true; again; {
+			again = c.retryQuarantined(claiming) != nil && flow.Sleep(claiming, time.Second)
+		}
 		c.run(claiming)
 	})
 	s.consumers.Go(func() {
