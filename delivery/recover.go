@@ -80,11 +80,11 @@ func (s *Store) recovery(ctx context.Context, tx pgx.Tx, webhookID string, since
 	return r, w, refused, nil
 }
 
-// Recover makes every pending delivery of a webhook due now, and sends those that ended without success
-// again with the retry schedule from its start: of events published at or after since and before until,
-// oldest first and within the webhook's limit on attempts in flight. What succeeded is not sent. It
-// works in several transactions; after a crash, call it again. Errors: *UnknownWebhookError,
-// *SinceError, ErrOff, ErrPaused.
+// Recover sends a webhook's deliveries of events that were published at or after since and before until,
+// oldest first and within the webhook's limit on attempts in flight. Pending deliveries become due now.
+// Failed and cancelled ones become pending again, and their retry schedule starts over. Deliveries that
+// succeeded are not sent. Recover works in several transactions; after a crash, call it again. Errors:
+// *UnknownWebhookError, *SinceError, ErrOff, ErrPaused.
 func (s *Store) Recover(ctx context.Context, webhookID string, since time.Time, until *time.Time) (*Recovery, error) {
 	var (
 		r    *Recovery

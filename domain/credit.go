@@ -92,7 +92,7 @@ var (
 		{Name: "status", Form: FormEnum, Values: []string{packageActive, packageUsedUp, packageExpired}, Example: `"active"`, Doc: "active; used_up when nothing is left; expired once the workspace has recorded that what was left lapsed.", At: func(r *Package) any { return &r.Status }},
 	})
 
-	// creditOwnFields are those that /v1/clients/{id}/credit shows.
+	// creditOwnFields are the fields that /v1/clients/{id}/credit shows.
 	creditOwnFields = []jsonform.Field[Credit]{
 		{Name: "balance", Form: FormMoney, Example: `"751.10"`, Doc: "general_credit and what remains in active packages. A package counts until its expiry is recorded. It is 0.00 where more was applied than there was, although the history has the whole amounts.", Derive: func(b []byte, r *Credit) []byte {
 			sum := r.balance()

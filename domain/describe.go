@@ -34,8 +34,8 @@ func CreditRowFields() []jsonform.FieldDescription { return creditFields.Describ
 // CreditMoveFields describes a row of a client's credit history.
 func CreditMoveFields() []jsonform.FieldDescription { return creditMoveFields.Describe() }
 
-// CreditHistoryFields describes a row of /v1/credit-history: that of a client's history, with the
-// client after the id.
+// CreditHistoryFields describes a row of /v1/credit-history: a row of a client's history, plus the client
+// after the id.
 func CreditHistoryFields() []jsonform.FieldDescription {
 	return slices.Insert(CreditMoveFields(), 1, CreditRowFields()[0])
 }

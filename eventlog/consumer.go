@@ -32,6 +32,7 @@ type consumer struct {
 	out   chan *message.Message
 
 	yielding sync.WaitGroup // goroutines that mark workspaces a moment later
+	retried  bool           // whether quarantined workspaces got the retry of a start; belongs to markDirty
 
 	sweeps, claims periodic.Outage // log when these begin to fail and work again
 }
@@ -138,8 +139,15 @@ func (c *consumer) topic() Topic {
 	return topicMoved(c.after)
 }
 
-// sweep marks every workspace that is behind and may be tried.
+// sweep marks every workspace that is behind and may be tried. The first one gives quarantined
+// workspaces another try.
 func (c *consumer) sweep(ctx context.Context) error {
+	if !c.retried {
+		if err := c.retryQuarantined(ctx); err != nil {
+			return err
+		}
+		c.retried = true
+	}
 	if c.after != "" {
 		if _, err := c.makeCheckpoints(ctx); err != nil {
 			return err
@@ -582,10 +590,6 @@ func (s *Subscriber) Subscribe(ctx context.Context, consumerName string) (<-chan
 	claiming, stop := context.WithCancel(ctx)
 	s.consumers.Go(func() {
 		defer stop()
-		// A database that goes away at this moment must not end the process.
-		for again := true; again; {
-			again = c.retryQuarantined(claiming) != nil && flow.Sleep(claiming, time.Second)
-		}
 		c.run(claiming)
 	})
 	s.consumers.Go(func() {

@@ -46,8 +46,8 @@ func Statements() []Statement {
 			}
 			if r.Kind == route.Totals {
 				q := &request{target: target{endpoint: e}, visible: key.visible}
-				t, _ := newTotalsQuery(q)
-				s.SQL, s.Sums = totalsStatement(r.Resource, e.filters, key, nil, t), true
+				t := newTotalsQuery(q)
+				s.SQL, s.Sums = totalsStatement(r.Resource, e.filters, key, &t), true
 				list = append(list, s)
 				continue
 			}

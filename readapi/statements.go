@@ -2,6 +2,7 @@ package readapi
 
 import (
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -87,7 +88,7 @@ func wholeStatement(r *route.Resource, filters []filter, key statementKey) strin
 	return listStatement(r, filters, key, "")
 }
 
-// listStatement reads the rows of a list and, if the key says so, those that have left it.
+// listStatement reads the rows of a list and, if key.removed is set, those that have left it.
 func listStatement(r *route.Resource, filters []filter, key statementKey, limit string) string {
 	removed := ""
 	if key.removed {
@@ -126,12 +127,12 @@ func removedTable(r *route.Resource, visible visibility) string {
 // the cursor's position or at the first entry published at or after $4, whichever is later.
 func pageOf(r *route.Resource, table, columns, conditions, limit string, filters []filter, key statementKey) string {
 	conditions = ` AND (position, id) > (greatest($2, coalesce(log_position_since($1, $4), 0)), $3)` + conditions +
-		daysConditions(r, filters, key, listArguments)
+		daysConditions(r, key, listArguments)
 	inOrder := ` ORDER BY position, id` + limit
 	if limit == "" || !byMonths(filters, key) {
 		return `SELECT position, id, ` + columns + ` FROM ` + table + ` WHERE workspace_id = $1` + conditions + inOrder
 	}
-	return ofMonths(r, table, "position, id, "+columns, conditions, limit, daysArguments(filters, key, listArguments)) + inOrder
+	return ofMonths(r, table, "position, id, "+columns, conditions, limit, daysArguments(key, listArguments)) + inOrder
 }
 
 // byMonths reports whether rows of a range of days are read month by month, so that it takes as long as
@@ -203,23 +204,19 @@ type daysParameters struct{ from, to, low string }
 
 // daysArguments returns the parameters of the range. They follow so many other arguments and those of
 // the filters.
-func daysArguments(filters []filter, key statementKey, arguments int) daysParameters {
-	for i := range filters {
-		if key.given&(1<<i) != 0 {
-			arguments++
-		}
-	}
+func daysArguments(key statementKey, arguments int) daysParameters {
+	arguments += bits.OnesCount(key.given)
 	parameter := func(n int) string { return "$" + strconv.Itoa(arguments+n) + "::text" }
 	return daysParameters{from: parameter(1), to: parameter(2), low: parameter(3)}
 }
 
 // daysConditions returns the conditions of the range of days. It is SQL that begins with AND, or
 // empty.
-func daysConditions(r *route.Resource, filters []filter, key statementKey, arguments int) string {
+func daysConditions(r *route.Resource, key statementKey, arguments int) string {
 	if !key.days {
 		return ""
 	}
-	days, last := daysArguments(filters, key, arguments), "day"
+	days, last := daysArguments(key, arguments), "day"
 	if r.LastDay != "" {
 		last = r.LastDay
 	}

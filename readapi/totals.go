@@ -14,28 +14,26 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
-// totalsQuery is a request for totals: the fields of its rows and the SQL of each, without count, which
-// every statement has at the place of a position.
+// totalsQuery is a request for totals: what it groups by, the fields of its rows, and the SQL of each
+// field. That of count is empty: every statement has it in place of a position.
 type totalsQuery struct {
+	groups  []string
 	fields  []jsonform.FieldDescription
 	columns []string
 }
 
 // newTotalsQuery selects the fields that the request asks for and its key may see.
-func newTotalsQuery(q *request) (t totalsQuery, groups []string) {
+func newTotalsQuery(q *request) (t totalsQuery) {
 	r := q.endpoint.Resource
 	if given := q.params.get(q.endpoint.groups); given != "" {
-		groups = strings.Split(given, ",")
-	}
-	field := func(name string) *jsonform.FieldDescription {
-		return &r.Fields[slices.IndexFunc(r.Fields, func(f jsonform.FieldDescription) bool { return f.Name == name })]
+		t.groups = strings.Split(given, ",")
 	}
 	add := func(name, column string) {
-		if f := field(name); q.visible.shows(f.Part) {
+		if f := r.Field(name); q.visible.shows(f.Part) {
 			t.fields, t.columns = append(t.fields, *f), append(t.columns, column)
 		}
 	}
-	for i, g := range groups {
+	for i, g := range t.groups {
 		add(g, groupShown(g, groupColumn(i)))
 	}
 	add("currency", "currency")
@@ -44,9 +42,9 @@ func newTotalsQuery(q *request) (t totalsQuery, groups []string) {
 	}
 	add("count", "")
 	for _, name := range r.Total.Sums {
-		add(name, sumShown(name, field(name).Form))
+		add(name, sumShown(name, r.Field(name).Form))
 	}
-	return t, groups
+	return t
 }
 
 // groupColumn is the column of a group within a statement.
@@ -90,11 +88,11 @@ func sumShown(column string, form jsonform.Form) string {
 // totalsStatement returns the statement of totals. It selects rows as a list does, so it takes the
 // list's indexes, adds them up, and only then sorts and names the groups. OFFSET 0 keeps these steps
 // apart: a plan that sorted first would be chosen by statistics.
-func totalsStatement(r *route.Resource, filters []filter, key statementKey, groups []string, t totalsQuery) string {
+func totalsStatement(r *route.Resource, filters []filter, key statementKey, t *totalsQuery) string {
 	const arguments = 1 // before those of the filters: the workspace
 	var by []string
 	selected := []string{"count(*) AS position"}
-	for i, g := range groups {
+	for i, g := range t.groups {
 		selected = append(selected, groupValue(g)+" AS "+groupColumn(i))
 		by = append(by, groupColumn(i))
 	}
@@ -109,14 +107,14 @@ func totalsStatement(r *route.Resource, filters []filter, key statementKey, grou
 			columns, names = append(columns, t.columns[i]), append(names, f.Name)
 		}
 	}
-	conditions := conditionsOf(r, key.visible) + filterConditions(filters, key, arguments) + daysConditions(r, filters, key, arguments)
+	conditions := conditionsOf(r, key.visible) + filterConditions(filters, key, arguments) + daysConditions(r, key, arguments)
 	order := "position, id"
 	if key.given == 0 && key.open == anyOpen {
 		order = monthColumn(r) + ", position, id" // the index of months has all columns of the sums
 	}
 	listed := `SELECT * FROM ` + r.Table + ` WHERE workspace_id = $1` + conditions + ` ORDER BY ` + order + ` OFFSET 0`
 	if byMonths(filters, key) {
-		listed = ofMonths(r, r.Table, "*", conditions, " OFFSET 0", daysArguments(filters, key, arguments))
+		listed = ofMonths(r, r.Table, "*", conditions, " OFFSET 0", daysArguments(key, arguments))
 	}
 	return "(" + versionRow(strings.Join(names, ", "), noLog) + `)
 	UNION ALL
@@ -132,8 +130,8 @@ func totalsStatement(r *route.Resource, filters []filter, key statementKey, grou
 func answerTotals(q *request) error {
 	e := q.endpoint
 	key, args := e.keyOf(q)
-	t, groups := newTotalsQuery(q)
-	rows, err := q.query(totalsStatement(e.Resource, e.filters, key, groups, t), append([]any{q.key.WorkspaceID}, args...)...)
+	t := newTotalsQuery(q)
+	rows, err := q.query(totalsStatement(e.Resource, e.filters, key, &t), append([]any{q.key.WorkspaceID}, args...)...)
 	if err != nil {
 		return err
 	}
@@ -147,7 +145,7 @@ func answerTotals(q *request) error {
 	}
 	body := q.api.answers.Buffer()
 	defer q.api.answers.Release(body)
-	if err := q.appendTotals(body, rows, t, v.position); err != nil {
+	if err := q.appendTotals(body, rows, &t, v.position); err != nil {
 		return err
 	}
 	rows.close() // before the answer is written: a slow caller must not hold a connection
@@ -155,7 +153,7 @@ func answerTotals(q *request) error {
 }
 
 // appendTotals writes the answer in the form of the request.
-func (q *request) appendTotals(body *bytes.Buffer, rows *rowReader, t totalsQuery, position int64) error {
+func (q *request) appendTotals(body *bytes.Buffer, rows *rowReader, t *totalsQuery, position int64) error {
 	var columns *wholelist.Columns
 	var row []byte
 	if q.form == answer.CSV {
@@ -207,24 +205,14 @@ func (t *totalsQuery) appendRow(b []byte, count int64, values [][]byte) []byte {
 		}
 		value := values[0]
 		values = values[1:]
-		switch f.Form {
-		case domain.FormObject, domain.FormBool, domain.FormHours, domain.FormCount:
-			b = append(b, orNull(value)...)
+		switch {
+		case value == nil:
+			b = append(b, "null"...)
+		case f.Form == domain.FormObject, f.Form == domain.FormBool, f.Form == domain.FormHours, f.Form == domain.FormCount:
+			b = append(b, value...) // JSON as it is
 		default:
-			if value == nil {
-				b = append(b, "null"...)
-				continue
-			}
 			b = jsonform.AppendString(b, string(value))
 		}
 	}
 	return append(b, '}')
-}
-
-// orNull returns a value that is JSON, or null.
-func orNull(value []byte) []byte {
-	if value == nil {
-		return []byte("null")
-	}
-	return value
 }

@@ -31,7 +31,7 @@ func rowLists() map[string]map[string][]string {
 	return all
 }
 
-// everything is the query of a list that shows the rows that have left, too, where any can.
+// everything returns the query that also shows the rows that have left a list, if any can leave it.
 func everything(path string) string {
 	if takes(path, "include") {
 		return "include=removed"

@@ -52,8 +52,8 @@ const dueAt = `$6::timestamptz - least($4 - c.position, 3600000000) * interval '
 
 // MakePendingDue makes up to RecoverChunk pending deliveries of the window due now, and returns how many.
 // With free the attempt is one more than those of the retry schedule; otherwise it takes the
-// place of the next one. It reads only those that are not due yet, so that it costs little for a receiver
-// that fails and works by turns.
+// place of the next one. It reads only deliveries that are not due yet, so it stays cheap for a receiver
+// that keeps failing and recovering.
 func (r *Window) MakePendingDue(ctx context.Context, tx pgx.Tx, now time.Time, free bool) (n int, err error) {
 	n, _, err = r.run(ctx, tx, "make what is pending due", `
 		WITH chosen AS MATERIALIZED (

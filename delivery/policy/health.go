@@ -30,8 +30,8 @@ type Memory struct {
 	Gone       bool  `json:"gone,omitempty"`
 	GoneBefore bool  `json:"gone_before,omitempty"`
 
-	// Row is how many attempts in a row have failed.
-	Row int `json:"row,omitempty"`
+	// Consecutive is how many attempts in a row have failed, up to leastConsecutive.
+	Consecutive int `json:"consecutive,omitempty"`
 }
 
 // Failure is a failed attempt.
@@ -66,14 +66,14 @@ const (
 	// event on a quiet webhook does not turn it off.
 	leastEvents = 2
 
-	// leastRow is how many attempts in a row must have failed before a success for what is pending to
+	// leastConsecutive is how many attempts in a row must have failed before a success for what is pending to
 	// be sent at once.
-	leastRow = 3
+	leastConsecutive = 3
 )
 
 // Succeeded returns the health after a success, and the change that follows.
 func (h Health) Succeeded() (Health, Change) {
-	if h.Row >= leastRow {
+	if h.Consecutive >= leastConsecutive {
 		return Health{}, Recovered
 	}
 	return Health{}, NoChange
@@ -96,7 +96,7 @@ func (h Health) Failed(f Failure, turnOffAfter time.Duration) (Health, Change) {
 		h.Last, h.GoneBefore = f.Event, h.Gone
 	}
 	h.Gone = f.Gone
-	h.Row = min(h.Row+1, leastRow) // more does not matter
+	h.Consecutive = min(h.Consecutive+1, leastConsecutive)
 	failing := f.Ended.Sub(h.FailingSince)
 	switch {
 	case h.Gone && h.GoneBefore:

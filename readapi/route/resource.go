@@ -2,6 +2,7 @@ package route
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -22,7 +23,7 @@ type Resource struct {
 	// Empty: rows are of one day.
 	LastDay string
 
-	// Total says what rows are added up by; nil: they are not.
+	// Total says how rows are added up; nil: the resource is not of totals.
 	Total *Total
 
 	// Shown is the SQL condition for the rows that keys may see. ShownWithoutPay is a further
@@ -51,6 +52,11 @@ func (r *Resource) Has(part jsonform.Part) bool {
 		}
 	}
 	return false
+}
+
+// Field returns the description of the field with a name.
+func (r *Resource) Field(name string) *jsonform.FieldDescription {
+	return &r.Fields[slices.IndexFunc(r.Fields, func(f jsonform.FieldDescription) bool { return f.Name == name })]
 }
 
 // SchemaName is the resource's name in the OpenAPI document.

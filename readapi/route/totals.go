@@ -1,7 +1,6 @@
 package route
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -56,32 +55,28 @@ func total(list, operation string, needs access.Permission, of *Resource, summar
 
 // totalOf describes the rows of the totals of a resource. status is the field that its status is in.
 func totalOf(name string, of *Resource, status string, total Total) *Resource {
-	field := func(name string) jsonform.FieldDescription {
-		i := slices.IndexFunc(of.Fields, func(f jsonform.FieldDescription) bool { return f.Name == name })
-		return of.Fields[i]
-	}
 	fields := []jsonform.FieldDescription{}
 	for _, group := range total.Groups {
 		f := jsonform.FieldDescription{Name: ByMonth, Form: domain.FormText, Example: `"2026-10"`}
 		switch group {
 		case ByStatus:
-			f = field(status)
+			f = *of.Field(status)
 			f.Name = ByStatus
 		case ByMonth:
 		default:
-			f = field(group)
+			f = *of.Field(group)
 		}
 		f.Optional, f.Nullable = true, group != ByStatus
 		f.Doc = "Only with group_by=" + group + ": " + groupDocs()[group]
 		fields = append(fields, f)
 	}
-	fields = append(fields, field("currency"))
+	fields = append(fields, *of.Field("currency"))
 	for _, name := range total.Separated {
-		fields = append(fields, field(name))
+		fields = append(fields, *of.Field(name))
 	}
 	fields = append(fields, jsonform.FieldDescription{Name: "count", Form: domain.FormCount, Example: "29", Doc: "How many rows were added up."})
 	for _, name := range total.Sums {
-		f := field(name)
+		f := *of.Field(name)
 		f.Nullable, f.Doc = true, "Sum of "+name+"; null where no row has a value."
 		if f.Form == domain.FormInteger {
 			f.Form = domain.FormCount

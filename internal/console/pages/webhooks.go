@@ -606,6 +606,29 @@ func (p *Webhooks) countMissed(r *web.Request, body *missedBody) error {
 
 // recover sends what waits for the webhook, and again what failed.
 func (p *Webhooks) recover(r *web.Request) error {
+	return p.sendSince(r, "recovered", func(ctx context.Context, webhookID string, since time.Time) (int64, error) {
+		sent, err := p.Store.Recover(ctx, webhookID, since, nil)
+		if err != nil {
+			return 0, err
+		}
+		return sent.Pending + sent.Failed, nil
+	})
+}
+
+// sendMissed sends the events that were published while the webhook was off.
+func (p *Webhooks) sendMissed(r *web.Request) error {
+	return p.sendSince(r, "missed", func(ctx context.Context, webhookID string, since time.Time) (int64, error) {
+		m, err := p.Store.SendMissed(ctx, webhookID, since)
+		if err != nil {
+			return 0, err
+		}
+		return m.Count, nil
+	})
+}
+
+// sendSince sends something again since the time in the form. did names the notice if there was anything
+// to send.
+func (p *Webhooks) sendSince(r *web.Request, did string, send func(ctx context.Context, webhookID string, since time.Time) (sent int64, err error)) error {
 	w, err := p.find(r, r.Path("webhook"))
 	if err != nil {
 		return err
@@ -614,7 +637,7 @@ func (p *Webhooks) recover(r *web.Request) error {
 	if p.readSince(&body, r.Field("since"), r.Now); body.Fault != "" {
 		return p.showMissed(r, http.StatusUnprocessableEntity, &body)
 	}
-	sent, err := p.Store.Recover(r.Context(), w.ID, body.Since, nil)
+	sent, err := send(r.Context(), w.ID, body.Since)
 	var since *delivery.SinceError
 	switch {
 	case errors.As(err, &since):
@@ -622,34 +645,10 @@ func (p *Webhooks) recover(r *web.Request) error {
 		return p.showMissed(r, http.StatusUnprocessableEntity, &body)
 	case err != nil:
 		return err
-	case sent.Pending+sent.Failed == 0:
-		return r.Redirect("/webhooks/" + w.ID + "?did=nothing-missed")
+	case sent == 0:
+		did = "nothing-missed"
 	}
-	return r.Redirect("/webhooks/" + w.ID + "?did=recovered")
-}
-
-func (p *Webhooks) sendMissed(r *web.Request) error {
-	w, err := p.find(r, r.Path("webhook"))
-	if err != nil {
-		return err
-	}
-	body := missedBody{Webhook: newRow(w)}
-	if p.readSince(&body, r.Field("since"), r.Now); body.Fault != "" {
-		return p.showMissed(r, http.StatusUnprocessableEntity, &body)
-	}
-	m, err := p.Store.SendMissed(r.Context(), w.ID, body.Since)
-	var since *delivery.SinceError
-	if errors.As(err, &since) {
-		body.Fault = web.Sentence(since.Error())
-		return p.showMissed(r, http.StatusUnprocessableEntity, &body)
-	}
-	if err != nil {
-		return err
-	}
-	if m.Count == 0 {
-		return r.Redirect("/webhooks/" + w.ID + "?did=nothing-missed")
-	}
-	return r.Redirect("/webhooks/" + w.ID + "?did=missed")
+	return r.Redirect("/webhooks/" + w.ID + "?did=" + did)
 }
 
 // pausing serves the buttons that pause and resume a webhook.
