@@ -30,9 +30,9 @@ const (
 	keptAnswer = 1 << 10  // bytes of it that are kept
 	maxHeaders = 16 << 10 // bytes of response headers
 
-	// maxDials is how many connections one attempt may make. If a receiver answers a request with
-	// GOAWAY, the transport repeats the request on a new connection at once, and would do so
-	// forever.
+	// maxDials is how many connections one attempt may make for its request. If a receiver answers a
+	// request with GOAWAY, the transport repeats the request on a new connection at once, and would
+	// do so forever. After that many, one more is made to ask why (heard).
 	maxDials = 3
 
 	// idleConns and idleConnsPerHost bound the connections to receivers that stay open between
@@ -193,7 +193,11 @@ func (s *Sender) Send(ctx context.Context, m *Message) Result {
 		resp, err = s.http1.RoundTrip(s.request(ctx, m, a.At))
 	}
 	if err != nil {
-		err = p.withAlert(err)
+		if errors.Is(err, errTooManyDials) {
+			err = s.dialer.heard(ctx, p)
+		} else {
+			err = p.withAlert(err)
+		}
 		a.Outcome, a.Error = explain(err, stage(p.reached.Load()), s.settings.Timeout)
 	} else {
 		a.Status = resp.StatusCode
@@ -220,8 +224,9 @@ type progress struct {
 	dials     atomic.Int32
 	handshake atomic.Bool // a TLS handshake was begun
 
-	mu    sync.Mutex
-	conns []*tls.Conn // that the attempt has made or was given
+	mu      sync.Mutex
+	conns   []*tls.Conn // that the attempt has made or was given
+	address string      // that was one dial too many
 }
 
 // begin resets the progress before a request is made.
@@ -242,7 +247,7 @@ func (p *progress) connected(info httptrace.GotConnInfo) {
 // withAlert adds the TLS alert that ended a connection to an error that says only that the
 // connection ended.
 func (p *progress) withAlert(err error) error {
-	ended := errors.Is(err, errTooManyDials) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || strings.Contains(err.Error(), "http2: client conn")
+	ended := errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || strings.Contains(err.Error(), "http2: client conn")
 	if !ended || isAlert(err) {
 		return err
 	}
@@ -343,6 +348,9 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		ctx, cancel = context.WithDeadline(ctx, p.began.Add(d.timeout))
 		defer cancel()
 		if p.dials.Add(1) > maxDials {
+			p.mu.Lock()
+			p.address = address
+			p.mu.Unlock()
 			return nil, errTooManyDials
 		}
 	}
@@ -373,6 +381,26 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		p.uses(conn)
 	}
 	return conn, nil
+}
+
+// heard returns errTooManyDials, with the TLS alert by which the receiver closes connections if
+// that is how it does it. It asks on a connection of its own: attempts at the same time share
+// those of HTTP/2, and close the ones that are too many before the alert has come.
+func (d *dialer) heard(ctx context.Context, p *progress) error {
+	p.mu.Lock()
+	address := p.address
+	p.mu.Unlock()
+	conn, err := d.dial(context.WithValue(ctx, progressKey{}, nil), "tcp", address)
+	if err == nil {
+		until, _ := ctx.Deadline()
+		_ = conn.SetReadDeadline(until)
+		_, err = conn.Read(make([]byte, 1))
+		_ = conn.Close()
+	}
+	if err != nil && isAlert(err) {
+		return fmt.Errorf("%w: %w", errTooManyDials, err)
+	}
+	return errTooManyDials
 }
 
 // speaking returns a dialer that offers receivers only one protocol.
