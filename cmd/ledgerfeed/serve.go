@@ -37,6 +37,12 @@ says ok, /readyz says what is missing, and the process serves nothing else. With
 cells, only the cell that waits is not served.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
+			running := false
+			defer func() {
+				if !running && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+					err = nil // stopped during its start: nothing was left undone
+				}
+			}()
 			if err := service.CheckRoles(roles, &env.Settings); err != nil {
 				return err
 			}
@@ -45,6 +51,7 @@ cells, only the cell that waits is not served.`,
 				if err != nil {
 					return err
 				}
+				running = true
 				return cells.Run(ctx)
 			}
 			db, err := env.OpenDatabase(ctx, true)
@@ -64,6 +71,7 @@ cells, only the cell that waits is not served.`,
 			case err != nil:
 				return err
 			}
+			running = true
 			return s.Run(ctx)
 		}),
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"strings"
@@ -139,5 +140,19 @@ func TestServeWithoutIdentityProvider(t *testing.T) {
 	}
 	if code := serving.stop(); code != cli.ExitDone {
 		t.Errorf("serve ended with %d:\n%s", code, serving.log)
+	}
+}
+
+// TestServeStoppedDuringItsStart: SIGTERM ends a process well also while it waits for the database,
+// so that whoever started it does not take that for a failure.
+func TestServeStoppedDuringItsStart(t *testing.T) {
+	t.Parallel()
+	silent := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer func() { _ = silent.Close() }()
+	p := startProcess(t, command(t, "postgres://nobody@"+silent.Addr().String()+"/none?sslmode=disable", "serve", "--roles", "project", "--no-migrate"))
+	conn := testkit.Must(silent.Accept())(t)
+	defer func() { _ = conn.Close() }()
+	if code := p.stop(); code != cli.ExitDone {
+		t.Errorf("serve ended with %d:\n%s", code, p.log)
 	}
 }
