@@ -492,6 +492,7 @@ $$;
 -- (docs/contract/decisions.md, "Responses"). Days are YYYY-MM-DD. An amount is in hundredths and hours are in ten-thousandths, so that sums are
 -- exact and fast. The indexes of months hold what totals of a month need, so that these read hardly a row.
 ALTER TABLE invoice
+    ADD COLUMN number text COLLATE "C",
     ADD COLUMN reversed boolean,
     ADD COLUMN open boolean,
     ADD COLUMN day text COLLATE "C",
@@ -505,6 +506,7 @@ ALTER TABLE invoice
     ADD COLUMN billable_hours bigint,
     ADD COLUMN payout_amount bigint,
     ADD COLUMN margin_amount bigint;
+COMMENT ON COLUMN invoice.number IS 'The field of the same name.';
 COMMENT ON COLUMN invoice.open IS 'The client has something left to pay.';
 COMMENT ON COLUMN invoice.day IS 'First day of the period.';
 COMMENT ON COLUMN invoice.last_day IS 'Last day of the period.';
@@ -520,6 +522,7 @@ COMMENT ON COLUMN invoice.recognized_revenue IS 'In hundredths.';
 COMMENT ON COLUMN invoice.billable_hours IS 'In ten-thousandths.';
 CREATE INDEX invoice_month ON invoice (workspace_id, (left(day, 7) || left(last_day, 7)), position, id)
     INCLUDE (day, last_day, shown, client_id, contractor_id, status, currency, type, reversed, gross_amount, credit_applied, net_due, delivered_value, recognized_revenue, billable_hours, payout_amount, margin_amount);
+CREATE INDEX invoice_number ON invoice (workspace_id, number);
 CREATE INDEX invoice_open ON invoice (workspace_id, position, id) WHERE open;
 
 ALTER TABLE charge
@@ -550,12 +553,15 @@ COMMENT ON COLUMN time_entry.bill_amount IS 'In hundredths.';
 CREATE INDEX time_entry_month ON time_entry (workspace_id, left(day, 7), position, id) INCLUDE (day, client_id, contractor_id, status, currency, hours, session_count, bill_amount, pay_amount);
 
 ALTER TABLE payment
+    ADD COLUMN invoice_id text COLLATE "C",
     ADD COLUMN day text COLLATE "C",
     ADD COLUMN currency text COLLATE "C",
     ADD COLUMN amount bigint;
+COMMENT ON COLUMN payment.invoice_id IS 'The field of the same name.';
 COMMENT ON COLUMN payment.day IS 'Day of confirmed_at, in UTC.';
 COMMENT ON COLUMN payment.currency IS 'The field of the same name.';
 COMMENT ON COLUMN payment.amount IS 'In hundredths.';
+CREATE INDEX payment_invoice ON payment (workspace_id, invoice_id) WHERE (invoice_id IS NOT NULL);
 CREATE INDEX payment_month ON payment (workspace_id, left(day, 7), position, id) INCLUDE (day, direction, client_id, contractor_id, currency, amount);
 
 ALTER TABLE removed_time_entry ADD COLUMN day text COLLATE "C";

@@ -463,6 +463,7 @@ CREATE TABLE invoice (
     base text NOT NULL,
     pay text NOT NULL,
     margin text NOT NULL,
+    number text COLLATE "C",
     reversed boolean,
     open boolean,
     day text COLLATE "C",
@@ -484,6 +485,7 @@ COMMENT ON COLUMN invoice.status IS 'The field client_billing_status.';
 COMMENT ON COLUMN invoice.base IS 'Fields for invoices:read.';
 COMMENT ON COLUMN invoice.pay IS 'Fields that need pay:read.';
 COMMENT ON COLUMN invoice.margin IS 'Fields that need margin:read.';
+COMMENT ON COLUMN invoice.number IS 'The field of the same name.';
 COMMENT ON COLUMN invoice.reversed IS 'The field of the same name.';
 COMMENT ON COLUMN invoice.open IS 'The client has something left to pay.';
 COMMENT ON COLUMN invoice.day IS 'First day of the period.';
@@ -503,6 +505,7 @@ CREATE INDEX invoice_client_status ON public.invoice USING btree (workspace_id, 
 CREATE INDEX invoice_contractor ON public.invoice USING btree (workspace_id, contractor_id, "position", id);
 CREATE INDEX invoice_list ON public.invoice USING btree (workspace_id, "position", id);
 CREATE INDEX invoice_month ON public.invoice USING btree (workspace_id, (("left"(day, 7) || "left"(last_day, 7))), "position", id) INCLUDE (day, last_day, shown, client_id, contractor_id, status, currency, type, reversed, gross_amount, credit_applied, net_due, delivered_value, recognized_revenue, billable_hours, payout_amount, margin_amount);
+CREATE INDEX invoice_number ON public.invoice USING btree (workspace_id, number);
 CREATE INDEX invoice_open ON public.invoice USING btree (workspace_id, "position", id) WHERE open;
 CREATE INDEX invoice_period ON public.invoice USING btree (workspace_id, period, "position", id);
 CREATE INDEX invoice_period_status ON public.invoice USING btree (workspace_id, period, status, "position", id);
@@ -690,6 +693,7 @@ CREATE TABLE payment (
     client_id text COLLATE "C",
     contractor_id text COLLATE "C",
     base text NOT NULL,
+    invoice_id text COLLATE "C",
     day text COLLATE "C",
     currency text COLLATE "C",
     amount bigint,
@@ -697,6 +701,7 @@ CREATE TABLE payment (
 );
 COMMENT ON TABLE payment IS 'Confirmed payments, both directions (/v1/payments).';
 COMMENT ON COLUMN payment.direction IS 'received_from_client, or paid_to_contractor, which is shown only with pay:read.';
+COMMENT ON COLUMN payment.invoice_id IS 'The field of the same name.';
 COMMENT ON COLUMN payment.day IS 'Day of confirmed_at, in UTC.';
 COMMENT ON COLUMN payment.currency IS 'The field of the same name.';
 COMMENT ON COLUMN payment.amount IS 'In hundredths.';
@@ -704,6 +709,7 @@ CREATE INDEX payment_client ON public.payment USING btree (workspace_id, client_
 CREATE INDEX payment_client_direction ON public.payment USING btree (workspace_id, client_id, direction, "position", id) WHERE (client_id IS NOT NULL);
 CREATE INDEX payment_contractor ON public.payment USING btree (workspace_id, contractor_id) WHERE (contractor_id IS NOT NULL);
 CREATE INDEX payment_direction ON public.payment USING btree (workspace_id, direction, "position", id);
+CREATE INDEX payment_invoice ON public.payment USING btree (workspace_id, invoice_id) WHERE (invoice_id IS NOT NULL);
 CREATE INDEX payment_list ON public.payment USING btree (workspace_id, "position", id);
 CREATE INDEX payment_month ON public.payment USING btree (workspace_id, "left"(day, 7), "position", id) INCLUDE (day, direction, client_id, contractor_id, currency, amount);
 

@@ -26,6 +26,7 @@ type Statement struct {
 	Days    bool     // of a range of days, whose three arguments follow
 	Sums    bool     // adds up rows
 	Open    bool     // by whether invoices are open
+	Turned  bool     // of a Page, the newest first
 	SQL     string
 }
 
@@ -57,6 +58,13 @@ func Statements() []Statement {
 				s.SQL, s.Whole = e.whole(key), true
 				list = append(list, s)
 			}
+			if s.Whole && !key.removed {
+				s.Whole, s.Turned = false, true
+				for _, t := range []turn{{}, {at: Place{Newer: true}}} {
+					s.SQL = turnStatement(r.Resource, e.filters, key, &t)
+					list = append(list, s)
+				}
+			}
 		}
 	}
 	return list
@@ -86,6 +94,18 @@ func (e *endpoint) keys() (list []statementKey) {
 		}
 	}
 	return list
+}
+
+// OfInvoiceStatement reads the rows of a table that belong to an invoice, and NamedStatement those with
+// a name.
+func OfInvoiceStatement(table string) string { return turnOf(table, &turn{column: "invoice_id"}) }
+
+func NamedStatement(table string) string { return turnOf(table, &turn{names: []string{"a"}}) }
+
+func turnOf(table string, t *turn) string {
+	routes := route.Table()
+	r := routes[slices.IndexFunc(routes, func(r route.Route) bool { return r.Kind == route.Rows && r.Resource.Table == table })]
+	return turnStatement(r.Resource, nil, statementKey{}, t)
 }
 
 // CreditStatement reads a credit.

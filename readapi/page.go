@@ -46,6 +46,9 @@ func divergedList() error { return diverged("read the list again without a curso
 
 // answerRows answers with a page of a read table.
 func answerRows(q *request) error {
+	if t, ok := q.Value(turnKey{}).(*turn); ok { // of a Reader
+		return answerTurn(q, t)
+	}
 	size := q.params.limit(q.endpoint.limit)
 	query := newListQuery(q, size+1)
 	at := query.from

@@ -51,13 +51,13 @@ func (s *stand) fillTables(names ...string) {
 // largeTables are the columns of each table after workspace_id in row n of fillTables.
 func largeTables() map[string]string {
 	return map[string]string{
-		"invoice":               `'in_' || n, n, n %% 50 <> 0, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10, (array['not_ready','sent','paid'])[n %% 3 + 1], CASE WHEN n %% 40 = 0 THEN 'package' ELSE 'invoice' END, '{"id":1', ',"a":1', ',"b":1', false, n %% 25 = 0, '2026-' || to_char(n %% 10 + 1, 'FM00') || '-05', '2026-' || to_char(n %% 10 + 1, 'FM00') || '-05', 'EUR', n, n, n, n, n, n, n, n`,
-		"charge":                `'ch_' || n, n, n %% 3 <> 0, 'cl_' || n %% 200, 'co_' || n %% 100, NULL, '2026-' || n %% 10, '{"id":1', ',"a":1', 'sent', '2026-' || to_char(n %% 10 + 1, 'FM00') || '-05', 'EUR', n, n`,
-		"time_entry":            `'te_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, NULL, '2026-' || n %% 10, (array['approved','sent','paid'])[n %% 3 + 1], '{"id":1', ',"a":1', '2026-' || to_char(n %% 10 + 1, 'FM00') || '-05', 'EUR', n, n, n, n`,
+		"invoice":               `'in_' || n, n, n %% 50 <> 0, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10, (array['not_ready','sent','paid'])[n %% 3 + 1], CASE WHEN n %% 40 = 0 THEN 'package' ELSE 'invoice' END, '{"id":1', ',"a":1', ',"b":1', 'INV-' || n, false, n %% 25 = 0, '2026-' || to_char(n %% 10 + 1, 'FM00') || '-05', '2026-' || to_char(n %% 10 + 1, 'FM00') || '-05', 'EUR', n, n, n, n, n, n, n, n`,
+		"charge":                `'ch_' || n, n, n %% 3 <> 0, 'cl_' || n %% 200, 'co_' || n %% 100, 'in_' || n %% 400, '2026-' || n %% 10, '{"id":1', ',"a":1', 'sent', '2026-' || to_char(n %% 10 + 1, 'FM00') || '-05', 'EUR', n, n`,
+		"time_entry":            `'te_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, 'in_' || n %% 400, '2026-' || n %% 10, (array['approved','sent','paid'])[n %% 3 + 1], '{"id":1', ',"a":1', '2026-' || to_char(n %% 10 + 1, 'FM00') || '-05', 'EUR', n, n, n, n`,
 		"removed_charge":        `'rc_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10, '{"id":1', '2026-' || to_char(n %% 10 + 1, 'FM00') || '-05'`,
 		"removed_billed_charge": `'rc_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10, '{"id":1', '2026-' || to_char(n %% 10 + 1, 'FM00') || '-05'`,
 		"removed_time_entry":    `'rt_' || n, n, 'cl_' || n %% 200, 'co_' || n %% 100, '2026-' || n %% 10, (array['approved','sent','paid'])[n %% 3 + 1], '{"id":1', '2026-' || to_char(n %% 10 + 1, 'FM00') || '-05'`,
-		"payment":               `'pm_' || n, n, CASE WHEN n %% 2 = 0 THEN 'received_from_client' ELSE 'paid_to_contractor' END, 'cl_' || n %% 200, 'co_' || n %% 100, '{"id":1', '2026-' || to_char(n %% 10 + 1, 'FM00') || '-05', 'EUR', n`,
+		"payment":               `'pm_' || n, n, CASE WHEN n %% 2 = 0 THEN 'received_from_client' ELSE 'paid_to_contractor' END, 'cl_' || n %% 200, 'co_' || n %% 100, '{"id":1', 'in_' || n %% 400, '2026-' || to_char(n %% 10 + 1, 'FM00') || '-05', 'EUR', n`,
 		"client":                `'cl_' || n, n, '{"id":1'`,
 		"contractor":            `'co_' || n, n, '{"id":1'`,
 		"client_credit":         `'cl_' || n, n, '{"balance":1'`,
@@ -109,8 +109,11 @@ func TestPlans(t *testing.T) {
 					limit = "NULL"
 				}
 				arguments = fmt.Sprintf("'%s', 10, 'x', NULL, %s, 10, '\\x00'", w, limit)
-				if statement.Sums {
+				switch {
+				case statement.Sums:
 					arguments = "'" + w + "'"
+				case statement.Turned:
+					arguments = fmt.Sprintf("'%s', 10000, 'x', 51", w)
 				}
 				for _, column := range statement.Filters {
 					arguments += ", " + values[column]
@@ -121,6 +124,12 @@ func TestPlans(t *testing.T) {
 			}
 			s.checkPlan(tx, statement, arguments)
 		}
+	}
+	for _, table := range []string{"charge", "payment", "time_entry"} {
+		s.checkPlan(tx, readapi.Statement{Path: "of an invoice", Table: table, Days: true, SQL: readapi.OfInvoiceStatement(table)}, "'big', 9223372036854775807, '', 51, 'in_7'")
+	}
+	for _, table := range []string{"client", "contractor"} {
+		s.checkPlan(tx, readapi.Statement{Path: "by name", Table: table, Whole: true, SQL: readapi.NamedStatement(table)}, "'big', 9223372036854775807, '', 51, '{a}'")
 	}
 	for _, below := range []string{"9223372036854775807", "10000"} {
 		s.checkPlan(tx, readapi.Statement{Path: "credit", Table: "credit_move", SQL: readapi.CreditStatement()}, "'big', 'cl_0', 0, "+below+", 15000, 51, 10, '\\x00'")

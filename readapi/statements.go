@@ -132,7 +132,7 @@ func pageOf(r *route.Resource, table, columns, conditions, limit string, filters
 	if limit == "" || !byMonths(filters, key) {
 		return `SELECT position, id, ` + columns + ` FROM ` + table + ` WHERE workspace_id = $1` + conditions + inOrder
 	}
-	return ofMonths(r, table, "position, id, "+columns, conditions, limit, daysArguments(key, listArguments)) + inOrder
+	return ofMonths(r, table, "position, id, "+columns, conditions, "", limit, daysArguments(key, listArguments)) + inOrder
 }
 
 // byMonths reports whether rows of a range of days are read month by month, so that it takes as long as
@@ -160,9 +160,9 @@ func monthColumn(r *route.Resource) string {
 }
 
 // ofMonths returns the SQL that selects rows of a workspace month by month: of each up to limit, in the
-// order of position and id. It finds the months themselves step by step in the index of months, which
+// order of position and id, or, if direction is DESC, from the end. It finds the months themselves step by step in the index of months, which
 // the order demands whatever the statistics say: no other one has it, and sorting is off.
-func ofMonths(r *route.Resource, table, columns, conditions, limit string, days daysParameters) string {
+func ofMonths(r *route.Resource, table, columns, conditions, direction, limit string, days daysParameters) string {
 	month := monthColumn(r)
 	next := func(condition string) string {
 		return `SELECT ` + month + ` AS month FROM ` + table + ` WHERE workspace_id = $1 AND ` + month + condition +
@@ -175,7 +175,7 @@ func ofMonths(r *route.Resource, table, columns, conditions, limit string, days 
 	      SELECT (` + next(" > months.month") + `) FROM months WHERE months.month IS NOT NULL)
 	    SELECT month FROM months WHERE right(month, 7) >= left(` + days.from + `, 7)) months CROSS JOIN LATERAL (
 	    SELECT ` + columns + ` FROM ` + table + ` WHERE workspace_id = $1 AND ` + month + ` >= months.month AND ` + month + ` <= months.month` + conditions +
-		` ORDER BY ` + month + `, position, id` + limit + `) in_month`
+		` ORDER BY ` + month + direction + `, position` + direction + `, id` + direction + limit + `) in_month`
 }
 
 // filterConditions returns the conditions of the given filters, whose arguments follow so many others,

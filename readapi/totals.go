@@ -114,7 +114,7 @@ func totalsStatement(r *route.Resource, filters []filter, key statementKey, t *t
 	}
 	listed := `SELECT * FROM ` + r.Table + ` WHERE workspace_id = $1` + conditions + ` ORDER BY ` + order + ` OFFSET 0`
 	if byMonths(filters, key) {
-		listed = ofMonths(r, r.Table, "*", conditions, " OFFSET 0", daysArguments(key, arguments))
+		listed = ofMonths(r, r.Table, "*", conditions, "", " OFFSET 0", daysArguments(key, arguments))
 	}
 	return "(" + versionRow(strings.Join(names, ", "), noLog) + `)
 	UNION ALL

@@ -31,6 +31,7 @@ type Console struct {
 	webhooks  *pages.Webhooks
 	events    *pages.Events
 	data      *pages.Data
+	search    *pages.Search
 	requests  *pages.Requests
 	anomalies *pages.Anomalies
 	settings  *pages.Settings
@@ -48,7 +49,7 @@ func (c *Console) routes() []web.Route {
 			{Method: http.MethodGet, Pattern: "/audit", Access: web.SignedIn, Heavy: true, Handle: c.auditPage},
 			{Method: http.MethodGet, Pattern: "/audit.csv", Access: web.SignedIn, Heavy: true, Handle: c.auditFile},
 		},
-		c.signIn.Routes(), c.overview.Routes(), c.keys.Routes(), c.webhooks.Routes(), c.events.Routes(), c.data.Routes(), c.requests.Routes(), c.anomalies.Routes(), c.settings.Routes(),
+		c.signIn.Routes(), c.overview.Routes(), c.keys.Routes(), c.webhooks.Routes(), c.events.Routes(), c.data.Routes(), c.search.Routes(), c.requests.Routes(), c.anomalies.Routes(), c.settings.Routes(),
 	)
 }
 

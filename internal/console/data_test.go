@@ -2,7 +2,10 @@ package console
 
 import (
 	"encoding/csv"
+	"fmt"
+	"html"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,7 +26,7 @@ func TestListsAsFiles(t *testing.T) {
 	add("invoice.recorded", time.Time{}, invoiceOf)
 	add("time_entry.recorded", time.Time{}, timeEntryOf)
 	admin, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
-	files := regexp.MustCompile(`href="(/data/[a-z-]+\.csv)" download`).FindAllStringSubmatch(viewer.get("/data").has("Data", "margins, are for admins").body, -1)
+	files := regexp.MustCompile(`href="(/files/[a-z-]+\.csv)" download`).FindAllStringSubmatch(viewer.get("/data").has("Data", "margins, are for admins").body, -1)
 	if len(files) != 8 {
 		t.Fatalf("%d files: %q", len(files), files)
 	}
@@ -43,26 +46,179 @@ func TestListsAsFiles(t *testing.T) {
 			if hidden := slices.Contains(table[0], "margin_amount") || slices.Contains(table[0], "pay_rate"); p == viewer && hidden {
 				t.Errorf("%s shows a viewer %q", f[1], table[0])
 			}
-			if f[1] == "/data/clients.csv" && (len(table) != 2 || !strings.HasPrefix(table[1][1], "'=HYPERLINK")) {
+			if f[1] == "/files/clients.csv" && (len(table) != 2 || !strings.HasPrefix(table[1][1], "'=HYPERLINK")) {
 				t.Errorf("%s: %q", f[1], table)
 			}
 		}
 	}
-	if !slices.Contains(testkit.Must(csv.NewReader(strings.NewReader(admin.get("/data/invoices.csv").body)).ReadAll())(t)[0], "margin_amount") {
+	if !slices.Contains(testkit.Must(csv.NewReader(strings.NewReader(admin.get("/files/invoices.csv").body)).ReadAll())(t)[0], "margin_amount") {
 		t.Error("an admin sees no margins")
 	}
-	if got := columns["/data/invoices.csv"]; !slices.Contains(got, "client.name") || slices.Contains(got, "payout_amount") {
+	if got := columns["/files/invoices.csv"]; !slices.Contains(got, "client.name") || slices.Contains(got, "payout_amount") {
 		t.Errorf("a viewer's invoices have %q", got)
 	}
-	viewer.get("/data/events.csv").status(http.StatusNotFound)
-	viewer.get("/data/invoices").status(http.StatusNotFound)
-	if rows := strings.Count(s.signIn(beta, session.Admin).get("/data/clients.csv").body, "\n"); rows != 1 {
+	viewer.get("/files/events.csv").status(http.StatusNotFound)
+	viewer.get("/files/invoices").status(http.StatusNotFound)
+	if rows := strings.Count(s.signIn(beta, session.Admin).get("/files/clients.csv").body, "\n"); rows != 1 {
 		t.Errorf("another workspace gets %d lines", rows)
 	}
-	if to := s.stranger().get("/data/clients.csv").to(); !strings.HasPrefix(to, "/sign-in") {
+	if to := s.stranger().get("/files/clients.csv").to(); !strings.HasPrefix(to, "/sign-in") {
 		t.Errorf("a stranger is sent to %q", to)
 	}
 	if strings.Contains(s.logs.String(), "level=ERROR") {
 		t.Errorf("the log has\n%s", s.logs.String())
 	}
+}
+
+// TestData: people find the workspace's rows, with what a key of their role would get.
+func TestData(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	add := s.projecting()
+	add("client.recorded", time.Time{}, `{"client_id":"cl_1","name":"Northwind <b>Clinic</b>","contacts":[{"first_name":"Ada","last_name":"Moreau","email":"ada@example.com","is_primary":true,"receives_invoices":true}]}`)
+	add("contractor.recorded", time.Time{}, `{"contractor_id":"co_1","name":"Rosa Tran"}`)
+	add("invoice.recorded", time.Time{}, invoiceOf)
+	add("time_entry.recorded", time.Time{}, timeEntryOf)
+	add("charge.created", time.Time{}, `{"charge_id":"ch_own","client_id":"cl_1","invoice_id":"in_1","date":"2026-10-02","category":"own cost","kind":"service_fee","billed_to_client":false,"amount":"155.00","currency":"EUR","period":"2026-10","pay_amount":"141.57"}`)
+	add("charge.created", time.Time{}, `{"charge_id":"ch_1","client_id":"cl_1","invoice_id":"in_1","date":"2026-10-02","category":"parking","kind":"service_fee","amount":"156.00","currency":"EUR","period":"2026-10","pay_amount":"142.57"}`)
+	add("invoice.issued", time.Time{}, `{"invoice_id":"in_1","invoice_number":"D-1","amount":"1275.71"}`)
+	issued := add("invoice.sent", time.Time{}, `{"invoice_id":"in_1"}`)
+	add("payment.confirmed", time.Time{}, `{"payment_id":"pm_in","invoice_id":"in_1","client_id":"cl_1","amount":"1000.00","currency":"EUR","source":"bank"}`)
+	add("payout.paid", time.Time{}, `{"payment_id":"pm_1","invoice_id":"in_1","contractor_id":"co_1","amount":"998.59","currency":"EUR","source":"bank"}`)
+	add("credit.topped_up", time.Time{}, `{"credit_id":"cr_1","client_id":"cl_1","amount":"50.00","currency":"EUR"}`)
+	admin, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
+	pay := []string{"998.59", "133.15", "141.57", "142.57", "277.12", "155.00", "own cost", "pm_1", "Payout"}
+
+	viewer.get("/data/invoices").has("INV-1", `href="/data/invoices/in_1"`, `href="/data/clients/cl_1"`, "Northwind &lt;b&gt;Clinic", "1,275.71", "October 2026", "sent", "Add up all of it", "Unpaid").hasNot(pay...)
+	viewer.get("/data/invoices?open=true&date_from=2026-10-01&date_to=2026-10-31").has("INV-1", "In all of this selection", "From 2026-10-01", `href="/data/invoices?date_from=2026-10-01&amp;open=true"`, "/files/invoices.csv?date_from=2026-10-01&amp;date_to=2026-10-31&amp;open=true").hasNot(pay...)
+	viewer.get("/data/invoices?date_from=2026-11-01").has("Nothing matches", "There is nothing to add up").hasNot("INV-1")
+	viewer.get("/data/invoices?date_from=october").status(http.StatusOK).has("From", "Must be a", `aria-invalid="true"`).hasNot("INV-1")
+	viewer.get("/data/charges?totals=all").has("parking", "156.00").hasNot(pay...)
+	admin.get("/data/charges?totals=all").has("parking", "own cost", "311.00", "not billed to the client")
+	viewer.get("/data/payments?totals=all").has("received from client", "1,000.00").hasNot(pay...)
+	admin.get("/data/payments").has("paid to contractor", "998.59", "Rosa Tran")
+	viewer.get("/data/credits").has("Northwind", "50.00", `href="/data/clients/cl_1"`)
+	viewer.get("/data/credit-history").has("top up", "50.00")
+	for _, l := range []string{"time-entries", "contractors", "clients"} {
+		viewer.get("/data/" + l).status(http.StatusOK).hasNot(pay...)
+	}
+
+	invoice := viewer.get("/data/invoices/in_1").has(
+		"INV-1", "Northwind &lt;b&gt;Clinic", "Documents", "D-1", "Charges", "parking", "Time entries", "Payments", "1,000.00",
+		"invoice.<wbr>issued", `href="/events/`+issued+`"`, "Billing status").hasNot(pay...)
+	if strings.Contains(invoice.body, "ayroll") {
+		t.Error("a viewer sees what payroll did")
+	}
+	admin.get("/data/invoices/in_1").has("Pay", "998.59", "Margin", "277.12", "own cost", "pm_1")
+	viewer.get("/data/clients/cl_1").has("Ada", "ada@example.com", "INV-1", "parking", "1,000.00", "Client credit", "50.00").hasNot(pay...)
+	admin.get("/data/contractors/co_1").has("Rosa Tran", "INV-1")
+	viewer.get("/data/payments/pm_1").status(http.StatusNotFound).hasNot(pay...)
+	viewer.get("/data/charges/ch_own").status(http.StatusNotFound).hasNot(pay...)
+	for _, none := range []string{"/data/none", "/data/events", "/data/invoices/in_none", "/data/credits/cl_1"} {
+		viewer.get(none).status(http.StatusNotFound)
+	}
+	s.signIn(beta, session.Admin).get("/data/invoices/in_1").status(http.StatusNotFound)
+	s.signIn(beta, session.Admin).get("/data/invoices").has("Nothing yet").hasNot("INV-1")
+	add("charge.deleted", time.Time{}, `{"charge_id":"ch_1"}`)
+	viewer.get("/data/charges/ch_1").has("was removed")
+	viewer.get("/data/charges").hasNot("parking")
+}
+
+// TestDataPages: older and newer pages have every row once, with and without filters, and a page whose
+// place has moved away leads to the first one.
+func TestDataPages(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	add := s.projecting()
+	const n = 120
+	for i := range n {
+		at := time.Time{}
+		add("charge.recorded", at, fmt.Sprintf(`{"charge_id":"ch_%03d","client_id":"cl_%d","date":"2026-%02d-02","category":"c","kind":"service_fee","billed_to_client":true,"status":"approved","amount":"1.00","currency":"EUR","period":"2026-10"}`, i, i%2, 1+i%12))
+	}
+	p := s.signIn(acme, session.Viewer)
+	row, older, newer := regexp.MustCompile(`href="/data/charges/(ch_\d+)"`), regexp.MustCompile(`href="([^"]+)">Older`), regexp.MustCompile(`href="([^"]+)">Newer`)
+	page := func(address string) (ids []string, back, on string) {
+		body := p.get(address).status(http.StatusOK).body
+		for _, m := range row.FindAllStringSubmatch(body, -1) {
+			ids = append(ids, m[1])
+		}
+		if m := newer.FindStringSubmatch(body); m != nil {
+			back = html.UnescapeString(m[1])
+		}
+		if m := older.FindStringSubmatch(body); m != nil {
+			on = html.UnescapeString(m[1])
+		}
+		return ids, back, on
+	}
+	for _, c := range []struct {
+		query string
+		match func(i int) bool
+	}{
+		{"", func(int) bool { return true }},
+		{"?client_id=cl_1", func(i int) bool { return i%2 == 1 }},
+		{"?date_from=2026-03-01&date_to=2026-11-30", func(i int) bool { return i%12 >= 2 && i%12 <= 10 }},
+		{"?period=2026-10", func(int) bool { return true }},
+	} {
+		var want []string
+		for i := n - 1; i >= 0; i-- {
+			if c.match(i) {
+				want = append(want, fmt.Sprintf("ch_%03d", i))
+			}
+		}
+		var got []string
+		ids, back, on := page("/data/charges" + c.query)
+		if back != "" {
+			t.Errorf("%s: the first page leads to %s", c.query, back)
+		}
+		pages := [][]string{ids}
+		for got = ids; on != ""; got = append(got, ids...) {
+			ids, back, on = page(on)
+			pages = append(pages, ids)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", c.query, got, want)
+		}
+		for i := len(pages) - 2; i >= 0; i-- {
+			if ids, back, _ = page(back); !slices.Equal(ids, pages[i]) {
+				t.Errorf("%s: back to page %d: %q, want %q", c.query, i, ids, pages[i])
+			}
+		}
+		if back != "" {
+			t.Errorf("%s: newer than the first page is %s", c.query, back)
+		}
+	}
+	if to := p.get("/data/charges?at=nonsense").to(); to != "/data/charges" {
+		t.Errorf("a wrong place leads to %s", to)
+	}
+}
+
+// TestSearch finds what people name, and nothing that their role does not see.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	add := s.projecting()
+	add("client.recorded", time.Time{}, `{"client_id":"cl_1","name":"Світлана \"Північ\" Clinic"}`)
+	add("client.recorded", time.Time{}, `{"client_id":"cl_2","name":"Ivy Clinic"}`)
+	add("contractor.recorded", time.Time{}, `{"contractor_id":"co_1","name":"Rosa Tran"}`)
+	add("invoice.recorded", time.Time{}, invoiceOf)
+	add("payout.paid", time.Time{}, `{"payment_id":"pm_1","invoice_id":"in_1","contractor_id":"co_1","amount":"998.59","currency":"EUR","source":"bank"}`)
+	event := add("invoice.reversed", time.Time{}, `{"invoice_id":"in_1"}`)
+	admin, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
+	for text, want := range map[string]string{
+		"in_1": "/data/invoices/in_1", "INV-1": "/data/invoices/in_1", "cl_2": "/data/clients/cl_2", "rosa tran": "/data/contractors/co_1", "TRAN": "/data/contractors/co_1",
+		"світлана": "/data/clients/cl_1", `"Північ"`: "/data/clients/cl_1", " Ivy ": "/data/clients/cl_2", event: "/events/" + event, "req_1": "/requests?find=req_1",
+	} {
+		if to := viewer.get("/search?q=" + url.QueryEscape(text)).to(); to != want {
+			t.Errorf("%s leads to %s, want %s", text, to, want)
+		}
+	}
+	viewer.get("/search?q=clinic").has("Clients", "/data/clients/cl_1", "/data/clients/cl_2", `value="clinic"`)
+	if to := admin.get("/search?q=pm_1").to(); to != "/data/payments/pm_1" {
+		t.Errorf("an admin is led to %s", to)
+	}
+	for _, none := range []string{"pm_1", "status", "nobody", "%", `\`, "%00"} {
+		viewer.get("/search?q=" + url.QueryEscape(none)).status(http.StatusOK).has("Nothing is called that")
+	}
+	s.signIn(beta, session.Admin).get("/search?q=in_1").has("Nothing is called that")
+	viewer.get("/search").has("Type an ID")
 }

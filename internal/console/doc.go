@@ -1,5 +1,5 @@
 // Package console is the web interface, Settings → Integrations: API keys,
-// webhooks and their deliveries, events, the request log, anomalies, and the
+// webhooks and their deliveries, events, the data, the request log, anomalies, and the
 // audit trail (docs/contract/service.md, "What the service does";
 // docs/contract/decisions.md, "Keys" and "Webhooks").
 //

@@ -49,13 +49,13 @@ func TestASlowDownloadLeavesOthersTheirs(t *testing.T) {
 		INSERT INTO contractor SELECT w, 'co_' || n, n, '{"id":"co_' || n || '","name":"' || repeat('x', 8000) || '"'
 		  FROM unnest(ARRAY[$1, $2]) w, generate_series(1, 3000) n`, acme, beta)
 	slow, other := s.signIn(acme, session.Viewer), s.signIn(beta, session.Viewer)
-	first := slow.downloading("/data/contractors.csv")
-	s.signIn(acme, session.Admin).get("/data/clients.csv").status(http.StatusTooManyRequests).has("Somebody is downloading")
-	if file := other.get("/data/clients.csv").status(http.StatusOK); !strings.HasPrefix(file.Header.Get("Content-Type"), "text/csv") {
+	first := slow.downloading("/files/contractors.csv")
+	s.signIn(acme, session.Admin).get("/files/clients.csv").status(http.StatusTooManyRequests).has("Somebody is downloading")
+	if file := other.get("/files/clients.csv").status(http.StatusOK); !strings.HasPrefix(file.Header.Get("Content-Type"), "text/csv") {
 		t.Errorf("another workspace gets %q", file.body)
 	}
-	second := other.downloading("/data/contractors.csv") // both places are taken, each for long enough
-	s.signIn(third, session.Viewer).get("/data/clients.csv").status(http.StatusOK)
+	second := other.downloading("/files/contractors.csv") // both places are taken, each for long enough
+	s.signIn(third, session.Viewer).get("/files/clients.csv").status(http.StatusOK)
 	if n, err := io.Copy(io.Discard, first); err == nil {
 		t.Errorf("the oldest download goes on, with %d bytes", n)
 	}

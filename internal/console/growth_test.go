@@ -98,7 +98,7 @@ func costOf(t *testing.T, pool testkit.DB, list []asked) (c cost) {
 	tx := testkit.Must(pool.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	for _, a := range list {
-		verb, _, _ := strings.Cut(strings.TrimSpace(a.sql), " ")
+		verb, _, _ := strings.Cut(strings.TrimLeft(a.sql, "( \n\t"), " ")
 		switch strings.ToUpper(strings.TrimSpace(verb)) {
 		case "SELECT", "WITH", "INSERT", "UPDATE", "DELETE":
 		default:
@@ -127,7 +127,7 @@ func searches(address string) bool {
 	case "/webhooks/{webhook}", "/events/{event}", "/events?about=nothing", "/requests?status=204", "/requests?range=month&find=/v1/events":
 		return true
 	}
-	if strings.HasPrefix(address, "/requests?to=") {
+	if strings.HasPrefix(address, "/requests?to=") || strings.HasPrefix(address, "/search?q=") || strings.HasPrefix(address, "/data/") && strings.Count(address, "/") == 3 {
 		return true
 	}
 	return strings.HasPrefix(address, "/webhooks/{webhook}?type=") || strings.HasPrefix(address, "/webhooks/{webhook}?about=")

@@ -20,12 +20,13 @@ import (
 // known seeds a workspace and returns values for the parameters in addresses.
 func known(s *bundle, workspace string) *strings.Replacer {
 	well, _, _ := s.seed(workspace)
+	s.exec(`INSERT INTO client (workspace_id, id, position, base) VALUES ($1, 'cl_1', 1, '{"id":"cl_1","name":"Northwind Clinic","status":"active"')`, workspace)
 	keys := testkit.Must(s.keys.List(s.t.Context(), workspace))(s.t)
 	sent := s.deliveryOf(well, "failed")
 	event, _, _ := strings.Cut(sent, "_wh_")
 	return strings.NewReplacer("{key}", keys[0].ID, "{webhook}", well, "{delivery}", sent, "{event}", event,
 		"{record}", strings.TrimPrefix(s.requestOf(workspace), "/requests/"), "{workspace}", workspace,
-		"{reason}", string(domain.UnknownObject), "{type}", "invoice.reversed", "{position}", "1", "{token}", "none", "{file}", "invoices.csv")
+		"{reason}", string(domain.UnknownObject), "{type}", "invoice.reversed", "{position}", "1", "{token}", "none", "{file}", "invoices.csv", "{list}", "clients", "{id}", "cl_1")
 }
 
 // eachRoute tries every route, with values in its address.
@@ -80,13 +81,13 @@ func TestAnotherWorkspaceIsNotThere(t *testing.T) {
 	values := known(s, acme)
 	p := s.signIn(beta, session.Admin)
 	s.eachRoute(values, func(r web.Route, method, path string) {
-		if !strings.Contains(r.Pattern, "{") || strings.Contains(r.Pattern, "{token}") || path == "/" || r.Pattern == pages.FilePattern {
+		if !strings.Contains(r.Pattern, "{") || strings.Contains(r.Pattern, "{token}") || path == "/" || r.Pattern == pages.FilePattern || r.Pattern == "/data/{list}" {
 			return // of the session's own workspace, or of none
 		}
 		p.do(method, path, url.Values{"overlap": {"0"}, "address": {"https://x.example"}, "choice": {"all"}}).
 			status(http.StatusNotFound).hasNot("northwind", "Acme", "Monthly report")
 	})
-	for _, path := range []string{"/keys", "/webhooks", "/events", "/requests", "/anomalies?all=1", "/audit", "/data", "/data/invoices.csv"} {
+	for _, path := range []string{"/keys", "/webhooks", "/events", "/requests", "/anomalies?all=1", "/audit", "/data", "/data/clients", "/files/clients.csv"} {
 		p.get(path).status(http.StatusOK).hasNot("northwind", "Acme", "Monthly report", "inv_00")
 	}
 	for _, k := range testkit.Must(s.keys.List(t.Context(), acme))(t)[:2] {

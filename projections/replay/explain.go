@@ -26,6 +26,9 @@ type ExplainRequest struct {
 	// explained as readers see it now.
 	AsOf int64
 	At   time.Time
+
+	// Most is the most entries to fold; 0: any number. If there are more, there is no explanation.
+	Most int64
 }
 
 // Explanation says how a row came to be what it was at a position.
@@ -100,6 +103,9 @@ func (r *Replayer) Explain(ctx context.Context, q ExplainRequest) (*Explanation,
 	position, head, err := f.findMoment(ctx, q)
 	if err != nil {
 		return nil, err
+	}
+	if q.Most > 0 && position > q.Most {
+		return nil, nil //nolint:nilnil // as ExplainRequest.Most says
 	}
 	r.cfg.Progress.Workspaces.Add(1)
 	r.cfg.Progress.Entries.Add(position)

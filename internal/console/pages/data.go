@@ -1,110 +1,880 @@
 package pages
 
 import (
+	"bytes"
 	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// Data serves the page of the workspace's data: the lists of the API, as files for people.
+const (
+	// dataPageSize is how many rows a page lists, and relatedSize how many the page of another row does.
+	dataPageSize = 50
+	relatedSize  = 10
+)
+
+// Data serves the pages of the workspace's data: the lists of the API for people. Each page is what a
+// key with the permissions of the session would get.
 type Data struct {
-	Reader *readapi.Reader // reads what API callers get
+	Reader   *readapi.Reader  // reads what API callers get
+	Replayer *replay.Replayer // says which entries made a row
+
+	Retention     time.Duration // how long events are shown
+	BesideTimeout time.Duration // how long a page waits for totals, related rows and the history
 }
 
 // Routes returns the routes of the pages.
 func (p *Data) Routes() []web.Route {
 	return []web.Route{
-		{Method: http.MethodGet, Pattern: "/data", Access: web.SignedIn, Handle: p.listPage},
+		{Method: http.MethodGet, Pattern: "/data", Access: web.SignedIn, Handle: p.overviewPage},
+		{Method: http.MethodGet, Pattern: "/data/{list}", Access: web.SignedIn, Heavy: true, Handle: p.listPage},
+		{Method: http.MethodGet, Pattern: "/data/{list}/{id}", Access: web.SignedIn, Heavy: true, Handle: p.rowPage},
 		{Method: http.MethodGet, Pattern: FilePattern, Access: web.SignedIn, Handle: p.file},
 	}
 }
 
-// FilePattern is the route pattern of files, which are not pages.
-const FilePattern = "/data/{file}"
-
-// list is a list that can be downloaded.
+// list is a list of the API, as people know it.
 type list struct {
-	Name, Description string
-	File              string // such as invoices.csv
-	path              string // in the API
-}
-
-// contents describes what is in a list, for people who do not know the API.
-func contents(path string) string {
-	switch path {
-	case "/v1/invoices":
-		return "Invoices, packages and credit notes, without drafts."
-	case "/v1/charges":
-		return "Charges, without those that were removed."
-	case "/v1/payments":
-		return "Payments that the accounting system has confirmed."
-	case "/v1/time-entries":
-		return "Time entries, without those that were deleted."
-	case "/v1/contractors":
-		return "Contractors, one row each."
-	case "/v1/clients":
-		return "Clients with their contacts, one row each."
-	case "/v1/credits":
-		return "What each client has paid in advance and not used up."
-	case "/v1/credit-history":
-		return "Every movement of client credit, oldest first."
-	}
-	return ""
+	*route.Route
+	Slug        string // such as time-entries
+	Name        string // such as Time entries
+	Description string
+	Columns     []string // fields that a page of the list shows; the first one names the row
+	Sums        []string // of the totals; empty: the list has none
 }
 
 // lists returns the lists of rows, in the order of the API's description.
 func lists() []list {
 	var all []list
-	for _, r := range route.Table() {
-		if r.Kind == route.Rows {
-			name := strings.TrimPrefix(r.Path, "/v1/")
-			all = append(all, list{Name: strings.TrimPrefix(r.Summary, "List "), Description: cmp.Or(contents(r.Path), r.Description), File: name + ".csv", path: r.Path})
+	table := route.Table()
+	for i := range table {
+		r := &table[i]
+		if r.Kind != route.Rows {
+			continue
+		}
+		name := strings.TrimPrefix(r.Summary, "List ")
+		l := list{Route: r, Slug: strings.TrimPrefix(r.Path, "/v1/"), Name: strings.ToUpper(name[:1]) + name[1:]}
+		l.Description, l.Columns, l.Sums = forPeople(l.Slug)
+		all = append(all, l)
+	}
+	return all
+}
+
+// forPeople says what is in a list, and what its pages show.
+func forPeople(slug string) (description string, columns, sums []string) {
+	switch slug {
+	case "invoices":
+		return "Invoices, packages and credit notes, without drafts.",
+			[]string{"number", "client", "period_label", "client_billing_status", "gross_amount", "net_due", "updated_at"},
+			[]string{"gross_amount", "credit_applied", "net_due"}
+	case "charges":
+		return "Charges, without those that were removed.",
+			[]string{"category", "client", "contractor", "date", "status", "amount"}, []string{"amount"}
+	case "payments":
+		return "Payments that the accounting system has confirmed.",
+			[]string{"direction", "client", "contractor", "invoice_number", "confirmed_at", "amount"}, []string{"amount"}
+	case "time-entries":
+		return "Time entries, without those that were deleted.",
+			[]string{"service", "client", "contractor", "work_date", "status", "hours", "bill_amount"}, []string{"hours", "bill_amount"}
+	case "contractors":
+		return "Contractors, one row each.", []string{"name", "title", "email", "status", "updated_at"}, nil
+	case "clients":
+		return "Clients with their contacts, one row each.", []string{"name", "plan_name", "status", "billing_status", "updated_at"}, nil
+	case "credits":
+		return "What each client has paid in advance and not used up.", []string{"client", "general_credit", "balance", "updated_at"}, nil
+	case "credit-history":
+		return "Every movement of client credit.", []string{"kind", "client", "date", "invoice_number", "note", "amount"}, nil
+	}
+	return "", []string{"id"}, nil
+}
+
+func listOf(slug string) (*list, error) {
+	all := lists()
+	if i := slices.IndexFunc(all, func(l list) bool { return l.Slug == slug }); i >= 0 {
+		return &all[i], nil
+	}
+	return nil, web.ErrNotFound
+}
+
+// HasRows reports whether each row has a page of its own.
+func (l *list) HasRows() bool {
+	return slices.ContainsFunc(route.Table(), func(r route.Route) bool { return r.Kind == route.Row && r.Path == l.Path+"/{id}" })
+}
+
+type dataOverviewBody struct {
+	Lists   []list
+	SeesPay bool
+}
+
+func (p *Data) overviewPage(r *web.Request) error {
+	return r.Show("data", web.View{Title: "Data", Section: "data", Body: &dataOverviewBody{lists(), r.Session.MaySeePay()}})
+}
+
+// cell is a value of a row for people.
+type cell struct {
+	Label  string
+	Lines  []string  // times are in RFC 3339, for web.Moments
+	Look   string    // of a badge; empty: it is text
+	Href   string    // of what the value names; empty: nothing
+	Unit   string    // follows the value; empty: nothing
+	Day    time.Time // a moment of which a list shows the day; zero: none
+	Number bool
+	Parts  [][]cell // objects in the value, one after the other, in place of Lines
+	Many   bool     // Parts is a list, even of one
+}
+
+// Empty reports whether there is no value.
+func (c cell) Empty() bool {
+	return len(c.Parts) == 0 && len(c.Lines) == 1 && c.Lines[0] == web.Nothing
+}
+
+// record is a row of a list: its values by name.
+type record struct {
+	fields  []jsonform.FieldDescription
+	members map[string]string
+}
+
+func readRow(fields []jsonform.FieldDescription, text []byte) (record, error) {
+	members, err := jsonform.Members(string(text))
+	if err != nil {
+		return record{}, fmt.Errorf("read a row: %w", err)
+	}
+	r := record{fields, map[string]string{}}
+	for _, m := range members {
+		r.members[m.Name] = m.JSON
+	}
+	return r, nil
+}
+
+// text returns a text of the row; empty: there is none.
+func (r record) text(name string) (text string) {
+	_ = json.Unmarshal([]byte(r.members[name]), &text)
+	return text
+}
+
+// party returns the id and name of a party that the row names; both are empty if there is none.
+func (r record) party(field string) (id, name string) {
+	var p struct{ ID, Name string }
+	_ = json.Unmarshal([]byte(r.members[field]), &p)
+	return p.ID, p.Name
+}
+
+// cell returns a value of the row.
+func (r record) cell(f *jsonform.FieldDescription) cell {
+	value := r.members[f.Name]
+	c := cell{Label: web.Field(f.Name), Lines: web.Value(f.Name, value)}
+	if c.Empty() {
+		return c
+	}
+	switch f.Form {
+	case domain.FormMoney, domain.FormSignedMoney:
+		c.Number, c.Unit = true, r.text("currency")
+	case domain.FormHours, domain.FormNumber, domain.FormInteger, domain.FormCount:
+		c.Number = true
+	case domain.FormObject, domain.FormArray:
+		if id, name := r.party(f.Name); id != "" && (f.Name == "client" || f.Name == "contractor") {
+			c.Lines, c.Href = []string{cmp.Or(name, id)}, rowAddress(f.Name+"s", id)
+			break
+		}
+		c.Parts, c.Many = parts(f, value), f.Form == domain.FormArray
+	case domain.FormID:
+		switch f.Name {
+		case "invoice_id", "source_invoice_id":
+			c.Href = rowAddress("invoices", r.text(f.Name))
+		}
+	case domain.FormText, domain.FormEnum:
+		if f.Name == "invoice_number" && r.text("invoice_id") != "" {
+			c.Href = rowAddress("invoices", r.text("invoice_id"))
+		}
+		if strings.HasSuffix(f.Name, "status") {
+			c.Look = statusLook(r.text(f.Name))
+		}
+	}
+	return c
+}
+
+// parts returns the objects of a value, each as its values.
+func parts(f *jsonform.FieldDescription, value string) (all [][]cell) {
+	objects := []json.RawMessage{json.RawMessage(value)}
+	if f.Form == domain.FormArray && json.Unmarshal([]byte(value), &objects) != nil {
+		return nil
+	}
+	for _, object := range objects {
+		part, err := readRow(f.Fields, object)
+		if err != nil {
+			return nil
+		}
+		all = append(all, part.cells(f.Fields))
+	}
+	return all
+}
+
+// cells returns the values of fields.
+func (r record) cells(fields []jsonform.FieldDescription) (all []cell) {
+	for i := range fields {
+		if _, given := r.members[fields[i].Name]; given {
+			all = append(all, r.cell(&fields[i]))
 		}
 	}
 	return all
 }
 
+// title names the row on its page: such as INV-1042, or Occupational therapy.
+func (r record) title(l *list) string {
+	first := l.Columns[0]
+	if id, name := r.party(first); id != "" {
+		return cmp.Or(name, id)
+	}
+	return cmp.Or(strings.Join(web.Value(first, cmp.Or(strings.Replace(r.members[first], "null", "", 1), r.members["id"])), ""), l.Name)
+}
+
+// tags say what is unusual about the row.
+func (r record) tags() (tags []string) {
+	if typ := r.text("type"); typ != "" && typ != "invoice" {
+		tags = append(tags, strings.ReplaceAll(typ, "_", " "))
+	}
+	for name, tag := range map[string]string{"reversed": "reversed", "billed_externally": "billed elsewhere", "is_flat_fee": "flat fee"} {
+		if r.members[name] == "true" {
+			tags = append(tags, tag)
+		}
+	}
+	if r.members["billed_to_client"] == "false" {
+		tags = append(tags, "not billed to the client")
+	}
+	slices.Sort(tags)
+	return tags
+}
+
+// statusLook is the look of a status of a row.
+func statusLook(status string) string {
+	switch status {
+	case "paid", "active", "approved":
+		return "good"
+	case "sent", "sent_to_payroll":
+		return "wait"
+	case "declined":
+		return "bad"
+	}
+	return "quiet"
+}
+
+// rowAddress is the address of the page of a row.
+func rowAddress(slug, id string) string {
+	if id == "" {
+		return ""
+	}
+	return "/data/" + slug + "/" + url.PathEscape(id)
+}
+
+// dataRow is a row as a list shows it.
+type dataRow struct {
+	Href  string // of its page; empty: it has none
+	Title string
+	Tags  []string
+	Cells []cell // without the first one, which Title shows
+}
+
+// table is some rows of a list.
+type table struct {
+	List *list
+	Rows []dataRow
+	More string // address of the list with more of them; empty: these are all
+
+	columns []string // fields; the first one names the row
+}
+
+// newTable makes a table of a page. without is a column that it leaves out, because all rows have the
+// same there; empty: none.
+func newTable(l *list, page *readapi.Page, without string) (*table, error) {
+	t := &table{List: l}
+	for i, name := range l.Columns {
+		if i == 0 || name != without {
+			t.columns = append(t.columns, name)
+		}
+	}
+	withPage := l.HasRows()
+	for i := range page.Rows {
+		read, err := readRow(l.Resource.Fields, page.Rows[i].JSON)
+		if err != nil {
+			return nil, err
+		}
+		d := dataRow{Title: read.title(l), Tags: read.tags()}
+		switch id, _ := read.party("client"); {
+		case withPage:
+			d.Href = rowAddress(l.Slug, page.Rows[i].ID)
+		case l.Columns[0] == "client":
+			d.Href = rowAddress("clients", id)
+		}
+		unit := ""
+		for _, name := range t.columns[1:] {
+			c := read.cell(l.Resource.Field(name))
+			if l.Resource.Field(name).Form == domain.FormDateTime {
+				c.Day, _ = domain.ParseTime(read.text(name))
+			}
+			if c.Unit == unit { // amounts of a row are of one currency
+				c.Unit = ""
+			}
+			unit = cmp.Or(c.Unit, unit)
+			d.Cells = append(d.Cells, c)
+		}
+		t.Rows = append(t.Rows, d)
+	}
+	return t, nil
+}
+
+// Heads returns the labels of the columns.
+func (t *table) Heads() []cell {
+	heads := []cell{{Label: web.Field(t.columns[0])}}
+	for _, name := range t.columns[1:] {
+		switch t.List.Resource.Field(name).Form {
+		case domain.FormMoney, domain.FormSignedMoney, domain.FormHours:
+			heads = append(heads, cell{Label: web.Field(name), Number: true})
+		default:
+			heads = append(heads, cell{Label: web.Field(name)})
+		}
+	}
+	return heads
+}
+
+// filterField is a filter of a list as a form has it.
+type filterField struct {
+	Name, Label, Value string
+	Type               string     // of an input: date or text; empty: it is a choice
+	Options            []web.Pair // of a choice: value and label
+	Fault              string
+}
+
+// chip is a filter that is on.
+type chip struct{ Label, Address string }
+
 type dataListBody struct {
-	Lists   []list
+	List    *list
+	Table   *table
+	Filters []filterField
+	Chips   []chip
+	Presets []chip
+	Totals  *totals // nil: not asked for
+	File    string  // address of the selection as a file
+	AddUp   string  // address of the page with totals; empty: it has them, or the list has none
 	SeesPay bool
+	web.Pager
+}
+
+// selection returns the filters of the request that the list has, as a query.
+func (l *list) selection(r *web.Request) url.Values {
+	chosen := url.Values{}
+	for i := range l.Params {
+		switch param := &l.Params[i]; param.Form {
+		case route.FormLimit, route.FormCursor, route.FormTime, route.FormInclude:
+		default:
+			if v := r.Query(param.Name); v != "" {
+				chosen.Set(param.Name, v)
+			}
+		}
+	}
+	return chosen
+}
+
+// address is the address of the list with filters.
+func (l *list) address(chosen url.Values, more ...string) string {
+	v := url.Values{}
+	for name, values := range chosen {
+		v[name] = values
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		v.Set(more[i], more[i+1])
+	}
+	if len(v) == 0 {
+		return "/data/" + l.Slug
+	}
+	return "/data/" + l.Slug + "?" + v.Encode()
+}
+
+// fileAddress is the address of the list with filters as a file.
+func (l *list) fileAddress(chosen url.Values, extension string) string {
+	address := "/files/" + l.Slug + extension
+	if len(chosen) > 0 {
+		address += "?" + chosen.Encode()
+	}
+	return address
 }
 
 func (p *Data) listPage(r *web.Request) error {
-	body := &dataListBody{Lists: lists(), SeesPay: r.Session.MaySeePay()}
-	for i := range body.Lists {
-		body.Lists[i].Name = strings.ToUpper(body.Lists[i].Name[:1]) + body.Lists[i].Name[1:]
+	l, err := listOf(r.Path("list"))
+	if err != nil {
+		return err
 	}
-	return r.Show("data", web.View{Title: "Data", Section: "data", Body: body})
+	chosen := l.selection(r)
+	var at *readapi.Place
+	if cursor := r.Query("at"); cursor != "" {
+		if at, err = web.ParseCursor[readapi.Place](cursor); err != nil {
+			return r.Redirect(l.address(chosen))
+		}
+	}
+	body := &dataListBody{List: l, SeesPay: r.Session.MaySeePay(), Presets: l.presets(r.Now)}
+	wait := func() {}
+	if len(l.Sums) > 0 && (narrow(chosen) || r.Query("totals") != "") {
+		wait = p.addUp(r, l, chosen, body)
+	}
+	defer wait()
+	page, err := p.Reader.Page(r.Context(), p.ask(r, l.Path, chosen, dataPageSize), at)
+	if err != nil {
+		return err
+	}
+	if page.Status != http.StatusOK && page.Status != http.StatusBadRequest {
+		return errUnread
+	}
+	if at != nil && len(page.Rows) == 0 {
+		return r.Redirect(l.address(chosen)) // the rows beside the place have changed since
+	}
+	if body.Table, err = newTable(l, page, ""); err != nil {
+		return err
+	}
+	body.filter(l, chosen, page)
+	body.File = l.fileAddress(chosen, ".csv")
+	wait()
+	if body.Totals == nil && len(l.Sums) > 0 && page.Status == http.StatusOK {
+		body.AddUp = l.address(chosen, "totals", "all")
+	}
+	if page.Newer != nil {
+		body.Newest, body.Newer = l.address(chosen), l.address(chosen, "at", web.FormatCursor(page.Newer))
+	}
+	if page.Older != nil {
+		body.Older = l.address(chosen, "at", web.FormatCursor(page.Older))
+	}
+	return r.Show("data-list", web.View{Title: l.Name, Section: "data", Body: body})
 }
+
+// narrow reports whether a selection has few rows, however many the list has, so that its totals come
+// with the page without being asked for.
+func narrow(chosen url.Values) bool {
+	for _, name := range []string{"period", "date_from", "client_id", "contractor_id"} {
+		if chosen.Has(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// errUnread is the page for data that could not be read.
+var errUnread = &web.PageError{Status: http.StatusServiceUnavailable, Title: "Not now", Text: "The data cannot be read at the moment. Try again in a minute."}
+
+// ask is a question of the session to the API.
+func (p *Data) ask(r *web.Request, path string, chosen url.Values, limit int) readapi.Ask {
+	query := url.Values{}
+	for name, values := range chosen {
+		query[name] = values
+	}
+	if limit > 0 {
+		query.Set("limit", fmt.Sprint(limit))
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return readapi.Ask{WorkspaceID: r.Session.WorkspaceID, Permissions: web.PermissionsOf(r.Session.MaySeePay()), Path: path}
+}
+
+// filter fills in the form, and what is chosen.
+func (b *dataListBody) filter(l *list, chosen url.Values, page *readapi.Page) {
+	for i := range l.Params {
+		param := &l.Params[i]
+		f := filterField{Name: param.Name, Label: filterLabel(param.Name), Value: chosen.Get(param.Name)}
+		switch param.Form {
+		case route.FormLimit, route.FormCursor, route.FormTime, route.FormInclude:
+			continue
+		case route.FormDateFrom, route.FormDateTo:
+			f.Type = "date"
+		case route.FormEnum, route.FormOpen:
+			for _, v := range param.Values {
+				f.Options = append(f.Options, web.Pair{Name: v, Value: optionLabel(param.Name, v)})
+			}
+		default:
+			f.Type = "text"
+		}
+		for _, fault := range page.Faults {
+			if fault.Field == param.Name {
+				f.Fault = fault.Message
+			}
+		}
+		b.Filters = append(b.Filters, f)
+		if f.Value != "" {
+			without := url.Values{}
+			for name, values := range chosen {
+				if name != param.Name {
+					without[name] = values
+				}
+			}
+			b.Chips = append(b.Chips, chip{f.Label + " " + optionLabel(param.Name, f.Value), l.address(without)})
+		}
+	}
+}
+
+func filterLabel(name string) string {
+	switch name {
+	case "date_from":
+		return "From"
+	case "date_to":
+		return "To"
+	case "client_id":
+		return "Client ID"
+	case "contractor_id":
+		return "Contractor ID"
+	}
+	return web.Field(name)
+}
+
+func optionLabel(name, value string) string {
+	switch {
+	case name == "open" && value == "true":
+		return "yes: left to pay"
+	case name == "open":
+		return "no"
+	case name == "status", name == "type", name == "direction":
+		return strings.ReplaceAll(value, "_", " ")
+	}
+	return value
+}
+
+// presets are filters that people often want.
+func (l *list) presets(now time.Time) (all []chip) {
+	has := func(name string) bool {
+		return slices.ContainsFunc(l.Params, func(p route.Param) bool { return p.Name == name })
+	}
+	if has("open") {
+		all = append(all, chip{"Unpaid", l.address(nil, "open", "true", "totals", "all")})
+	}
+	if has("date_from") {
+		first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+		for _, month := range []struct {
+			label string
+			first time.Time
+		}{{"This month", first}, {"Last month", first.AddDate(0, -1, 0)}} {
+			all = append(all, chip{month.label, l.address(nil,
+				"date_from", month.first.Format(time.DateOnly), "date_to", month.first.AddDate(0, 1, -1).Format(time.DateOnly))})
+		}
+	}
+	return all
+}
+
+// totals are sums over the rows of a list.
+type totals struct {
+	Heads  []cell
+	Rows   [][]cell
+	Unread bool // they could not be read in time
+}
+
+// addUp starts to read the totals of what is chosen. The function that it returns waits for them.
+func (p *Data) addUp(r *web.Request, l *list, chosen url.Values, body *dataListBody) (wait func()) {
+	ctx, cancel := context.WithTimeout(r.Context(), p.BesideTimeout)
+	var reading sync.WaitGroup
+	body.Totals = &totals{Unread: true}
+	reading.Go(func() {
+		read, err := p.Reader.Get(ctx, p.ask(r, "/v1/totals/"+l.Slug, chosen, 0))
+		if err == nil && read.Status == http.StatusOK {
+			err = body.Totals.read(l, read.Body)
+		}
+		if err != nil {
+			r.Warn("cannot read totals", err)
+		}
+	})
+	return sync.OnceFunc(func() { reading.Wait(); cancel() })
+}
+
+func (t *totals) read(l *list, answer []byte) error {
+	var envelope struct{ Data []json.RawMessage }
+	if err := json.Unmarshal(answer, &envelope); err != nil {
+		return fmt.Errorf("read totals: %w", err)
+	}
+	of := slices.IndexFunc(route.Table(), func(r route.Route) bool { return r.Path == "/v1/totals/"+l.Slug })
+	resource := route.Table()[of].Resource
+	columns := append(slices.Clone(resource.Total.Separated), "count")
+	columns = append(columns, l.Sums...)
+	t.Heads = nil
+	for _, name := range append([]string{"currency"}, columns...) {
+		t.Heads = append(t.Heads, cell{Label: web.Field(name), Number: name == "count" || slices.Contains(l.Sums, name)})
+	}
+	for _, text := range envelope.Data {
+		read, err := readRow(resource.Fields, text)
+		if err != nil {
+			return err
+		}
+		cells := []cell{{Lines: []string{read.text("currency")}}}
+		for _, name := range columns {
+			c := read.cell(resource.Field(name))
+			c.Unit = ""
+			if f := resource.Field(name); f.Form == domain.FormCount && !c.Empty() {
+				c.Lines = []string{web.Digits(c.Lines[0])}
+			}
+			cells = append(cells, c)
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	t.Unread = false
+	return nil
+}
+
+// group is a part of a row's values.
+type group struct {
+	Title string // empty: what the row is about
+	Cells []cell
+}
+
+type dataRowBody struct {
+	List    *list
+	ID      string
+	Title   string
+	Tags    []string
+	Facts   []group
+	Inner   []cell // values that are objects
+	Related []*table
+	History []historyEntry
+	Long    bool // the log is too long to say which entries made the row
+	Removed bool // the row has left the list
+	SeesPay bool
+}
+
+// historyEntry is an entry that changed a row.
+type historyEntry struct {
+	replay.EntryName
+	At     time.Time
+	Fields string // whose values it changed
+	Event  bool   // it is an event
+}
+
+func (p *Data) rowPage(r *web.Request) error {
+	l, err := listOf(r.Path("list"))
+	if err != nil {
+		return err
+	}
+	id := r.Path("id")
+	if !l.HasRows() || !domain.IsID(id) {
+		return web.ErrNotFound
+	}
+	read, err := p.Reader.Get(r.Context(), p.ask(r, l.Path+"/"+id, nil, 0))
+	if err != nil {
+		return err
+	}
+	body := &dataRowBody{List: l, ID: id, Title: id, SeesPay: r.Session.MaySeePay()}
+	switch {
+	case read.Status == http.StatusNotFound && len(read.Removed) > 0:
+		body.Removed = true
+		return r.Show("data-row", web.View{Title: id, Section: "data", Body: body})
+	case read.Status == http.StatusNotFound:
+		return web.ErrNotFound
+	case read.Status != http.StatusOK:
+		return errUnread
+	}
+	found, err := readRow(l.Resource.Fields, read.Body)
+	if err != nil {
+		return err
+	}
+	body.show(l, found)
+	ctx, cancel := context.WithTimeout(r.Context(), p.BesideTimeout)
+	defer cancel()
+	var reading sync.WaitGroup
+	related := relatedTo(l.Slug, id)
+	body.Related = make([]*table, len(related))
+	reading.Go(func() {
+		for i := range related { // one after the other: the workspace has few connections
+			if body.Related[i], err = p.related(ctx, r, &related[i], body.Title); err != nil {
+				r.Warn("cannot read related rows", err)
+			}
+		}
+	})
+	reading.Go(func() { p.history(ctx, r, l, id, body) })
+	reading.Wait()
+	body.Related = slices.DeleteFunc(body.Related, func(t *table) bool { return t == nil || len(t.Rows) == 0 })
+	return r.Show("data-row", web.View{Title: body.Title, Section: "data", Body: body})
+}
+
+// show fills in the values.
+func (b *dataRowBody) show(l *list, found record) {
+	b.Title, b.Tags = found.title(l), found.tags()
+	titles := map[jsonform.Part]string{domain.Pay: "Pay", domain.Margin: "Margin"}
+	for i := range l.Resource.Fields {
+		f := &l.Resource.Fields[i]
+		if _, given := found.members[f.Name]; !given || f.Name == "id" || f.Name == "period" || f.Name == "currency" {
+			continue
+		}
+		c := found.cell(f)
+		if len(c.Parts) > 0 {
+			b.Inner = append(b.Inner, c)
+			continue
+		}
+		title := titles[f.Part]
+		if n := len(b.Facts); n == 0 || b.Facts[n-1].Title != title {
+			b.Facts = append(b.Facts, group{Title: title})
+		}
+		last := &b.Facts[len(b.Facts)-1]
+		last.Cells = append(last.Cells, c)
+	}
+}
+
+// relation is a list with rows that belong to another row.
+type relation struct {
+	slug    string
+	of      string // the column with the other row
+	chosen  url.Values
+	invoice string
+}
+
+func relatedTo(slug, id string) (all []relation) {
+	switch slug {
+	case "invoices":
+		for _, slug := range []string{"charges", "time-entries", "payments"} {
+			all = append(all, relation{slug: slug, of: "invoice_number", invoice: id})
+		}
+	case "clients":
+		for _, slug := range []string{"credits", "invoices", "charges", "time-entries", "payments", "credit-history"} {
+			all = append(all, relation{slug: slug, of: "client", chosen: url.Values{"client_id": {id}}})
+		}
+	case "contractors":
+		for _, slug := range []string{"invoices", "time-entries", "charges"} {
+			all = append(all, relation{slug: slug, of: "contractor", chosen: url.Values{"contractor_id": {id}}})
+		}
+	}
+	return all
+}
+
+func (p *Data) related(ctx context.Context, r *web.Request, of *relation, title string) (*table, error) {
+	l, err := listOf(of.slug)
+	if err != nil {
+		return nil, err
+	}
+	if of.slug == "credits" { // the list has no filter, and the client one row
+		return p.creditOf(ctx, r, l, of.chosen.Get("client_id"), title)
+	}
+	var page *readapi.Page
+	if of.invoice != "" {
+		page, err = p.Reader.OfInvoice(ctx, p.ask(r, l.Path, nil, route.MaxLimit), of.invoice)
+	} else {
+		page, err = p.Reader.Page(ctx, p.ask(r, l.Path, of.chosen, relatedSize), nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if page.Status != http.StatusOK {
+		return nil, errors.New(l.Path + " could not be read in time")
+	}
+	t, err := newTable(l, page, of.of)
+	if err == nil && page.Older != nil && of.invoice == "" {
+		t.More = l.address(of.chosen)
+	}
+	return t, err
+}
+
+// creditOf is a client's row of the list of credits.
+func (p *Data) creditOf(ctx context.Context, r *web.Request, l *list, client, name string) (*table, error) {
+	read, err := p.Reader.Get(ctx, p.ask(r, "/v1/clients/"+client+"/credit", nil, 1))
+	if err != nil || read.Status != http.StatusOK {
+		return nil, err
+	}
+	var credit struct{ Credit json.RawMessage }
+	text := read.Body
+	if json.Unmarshal(text, &credit) == nil && len(credit.Credit) > 0 {
+		text = credit.Credit
+	}
+	row := append(jsonform.AppendString([]byte(`{"client":{"id":"`+client+`","name":`), name), "},"...)
+	return newTable(l, &readapi.Page{Rows: []readapi.Ranked{{JSON: append(row, bytes.TrimPrefix(text, []byte("{"))...)}}}, "")
+}
+
+// history reads which entries made the row, if the log is short.
+func (p *Data) history(ctx context.Context, r *web.Request, l *list, id string, body *dataRowBody) {
+	explained, err := p.Replayer.Explain(ctx, replay.ExplainRequest{WorkspaceID: r.Session.WorkspaceID, Resource: l.Slug, ID: id, Most: replay.MostForEffect})
+	if err != nil {
+		r.Warn("cannot read which entries made a row", err)
+	}
+	if body.Long = explained == nil; body.Long {
+		p.events(ctx, r, id, body)
+		return
+	}
+	public := domain.PublicTypes()
+	for i := len(explained.History) - 1; i >= 0; i-- {
+		e := &explained.History[i]
+		var fields []string
+		for _, name := range e.Fields {
+			f := slices.IndexFunc(l.Resource.Fields, func(f jsonform.FieldDescription) bool { return f.Name == name })
+			if f < 0 || name == "updated_at" || !body.SeesPay && l.Resource.Fields[f].Part != domain.Base {
+				continue
+			}
+			fields = append(fields, web.Field(name))
+		}
+		if len(fields) == 0 && !e.Deleted {
+			continue // nothing that this person sees
+		}
+		at, _ := domain.ParseTime(e.CreatedAt)
+		body.History = append(body.History, historyEntry{EntryName: e.EntryName, At: at, Fields: strings.Join(fields, ", "),
+			Event: slices.Contains(public, e.Type) && at.After(r.Now.Add(-p.Retention))})
+	}
+}
+
+// events reads the newest events that name the row.
+func (p *Data) events(ctx context.Context, r *web.Request, id string, body *dataRowBody) {
+	var found *eventlog.Found
+	err := p.Reader.Beside(ctx, r.Session.WorkspaceID, 0, func(ctx context.Context, pool pg.DB) (err error) {
+		found, err = eventlog.NewFeed(pool).Search(ctx, eventlog.Search{
+			WorkspaceID: r.Session.WorkspaceID, Text: id, Oldest: r.Now.Add(-p.Retention), NoPay: !body.SeesPay,
+		})
+		return err
+	})
+	if err != nil {
+		r.Warn("cannot search for the events of a row", err)
+		return
+	}
+	for _, hit := range found.Hits[:min(len(found.Hits), relatedSize)] {
+		e, err := parse(hit.JSON)
+		if err != nil {
+			r.Warn("cannot read an event", err)
+			return
+		}
+		body.History = append(body.History, historyEntry{EntryName: replay.EntryName{EventID: e.ID, Type: e.Type}, At: e.CreatedAt, Event: true})
+	}
+}
+
+// FilePattern is the route pattern of files, which are not pages.
+const FilePattern = "/files/{file}"
 
 // file answers with a list as CSV, as a key with the session's permissions would get it, but
 // changes text that a spreadsheet would take for a formula.
 func (p *Data) file(r *web.Request) error {
-	for _, l := range lists() {
-		if l.File != r.Path("file") {
-			continue
-		}
-		name := r.Session.WorkspaceID + "-" + strings.TrimSuffix(l.File, ".csv") + "-" + r.Now.Format("20060102-150405") + ".csv"
-		status, err := p.Reader.File(r.Context(), readapi.Ask{
-			WorkspaceID: r.Session.WorkspaceID, Permissions: web.PermissionsOf(r.Session.MaySeePay()), Path: l.path,
-		}, name, r.W)
-		if err != nil || status == http.StatusOK {
-			return err
-		}
-		return busy(status)
+	slug, isCSV := strings.CutSuffix(r.Path("file"), ".csv")
+	l, err := listOf(slug)
+	if err != nil || !isCSV {
+		return web.ErrNotFound
 	}
-	return web.ErrNotFound
+	name := r.Session.WorkspaceID + "-" + slug + "-" + r.Now.Format("20060102-150405") + ".csv"
+	status, err := p.Reader.File(r.Context(), p.ask(r, l.Path, l.selection(r), 0), name, r.W)
+	if err != nil || status == http.StatusOK {
+		return err
+	}
+	return busy(status)
 }
 
 // busy returns the page for a download that cannot start.
 func busy(status int) error {
 	text := "The list cannot be read at the moment. Try again in a minute."
-	if status == http.StatusTooManyRequests {
+	switch status {
+	case http.StatusTooManyRequests:
 		text = "Somebody is downloading a list of this workspace already. Try again when that has ended."
+	case http.StatusBadRequest:
+		text = "A filter is not valid. Go back to the list, which says what is wrong."
 	}
 	return &web.PageError{Status: cmp.Or(status, http.StatusServiceUnavailable), Title: "No download now", Text: text}
 }

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,23 +77,92 @@ func parse(text string) (*event, error) {
 	return e, nil
 }
 
-// References returns the ids in the event other than its object's.
-func (e *event) References() []web.Pair {
-	var list []web.Pair
-	for _, r := range []web.Pair{
-		{Name: "invoice", Value: e.Data.InvoiceID}, {Name: "number", Value: e.Data.InvoiceNumber}, {Name: "client", Value: e.Data.ClientID},
-		{Name: "contractor", Value: e.Data.ContractorID}, {Name: "period", Value: e.Data.Period},
+// reference is what an event names: its kind, what people call it, and the address of its page.
+type reference struct{ Kind, Text, Href string }
+
+// names are what people call clients and contractors, by their ids.
+type names struct{ clients, contractors map[string]string }
+
+// names reads the names of those that events are about. Without them, a page shows ids.
+func (p *Events) names(r *web.Request, list []event) (n names) {
+	var clients, contractors []string
+	for i := range list {
+		clients, contractors = append(clients, list[i].Data.ClientID), append(contractors, list[i].Data.ContractorID)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), p.BesideTimeout)
+	defer cancel()
+	for _, of := range []struct {
+		table string
+		ids   []string
+		names *map[string]string
+	}{{"client", clients, &n.clients}, {"contractor", contractors, &n.contractors}} {
+		slices.Sort(of.ids)
+		ids := slices.DeleteFunc(slices.Compact(of.ids), func(id string) bool { return id == "" })
+		if len(ids) == 0 {
+			continue
+		}
+		var err error
+		if *of.names, err = p.Reader.Names(ctx, r.Session.WorkspaceID, of.table, ids); err != nil {
+			r.Warn("cannot read the names in events", err)
+		}
+	}
+	return n
+}
+
+// object returns what the event is about.
+func (e *event) object() reference {
+	o := reference{Kind: e.Data.ObjectType, Text: e.Data.ObjectID}
+	switch resource, id := rowOf(e); resource {
+	case "":
+		if o.Kind == "period" {
+			o.Href = periodAddress(o.Text)
+		}
+	case "credit":
+		o.Href = rowAddress("clients", id)
+	default:
+		o.Href = rowAddress(resource, id)
+	}
+	if e.Data.ObjectID == e.Data.InvoiceID && e.Data.InvoiceNumber != "" {
+		o.Text = e.Data.InvoiceNumber
+	}
+	return o
+}
+
+// periodAddress is the address of the invoices of a period.
+func periodAddress(period string) string {
+	return "/data/invoices?period=" + url.QueryEscape(period)
+}
+
+// references returns what the event names besides its object.
+func (e *event) references(n names) (list []reference) {
+	invoice := reference{"invoice", cmp.Or(e.Data.InvoiceNumber, e.Data.InvoiceID), rowAddress("invoices", e.Data.InvoiceID)}
+	if e.Data.InvoiceID == e.Data.ObjectID {
+		invoice.Text = ""
+	}
+	for _, r := range []reference{
+		invoice,
+		{"client", cmp.Or(n.clients[e.Data.ClientID], e.Data.ClientID), rowAddress("clients", e.Data.ClientID)},
+		{"contractor", cmp.Or(n.contractors[e.Data.ContractorID], e.Data.ContractorID), rowAddress("contractors", e.Data.ContractorID)},
+		{"period", e.Data.Period, periodAddress(e.Data.Period)},
 	} {
-		if r.Value != "" && r.Value != e.Data.ObjectID {
+		if r.Text != "" && r.Text != e.Data.ObjectID {
 			list = append(list, r)
 		}
 	}
 	return list
 }
 
+// listedEvent is an event with what people call the things in it.
+type listedEvent struct {
+	event
+
+	Object     reference
+	References []reference
+}
+
 // eventsListBody is the template data of the list of events.
 type eventsListBody struct {
-	List  []event
+	List  []listedEvent
 	Type  string // the filters
 	Until string // a day: events up to its end, UTC
 	About string // an id or a number that was searched for
@@ -103,6 +173,14 @@ type eventsListBody struct {
 
 	LookedAtTo time.Time // older events were not searched; zero: all were
 	web.Pager
+}
+
+// show fills in the events of a page.
+func (b *eventsListBody) show(p *Events, r *web.Request, list []event) {
+	n := p.names(r, list)
+	for i := range list {
+		b.List = append(b.List, listedEvent{list[i], list[i].object(), list[i].references(n)})
+	}
 }
 
 // Filtered reports whether the list is filtered.
@@ -141,13 +219,15 @@ func (p *Events) listPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	for _, text := range list {
+	events := make([]event, len(list))
+	for i, text := range list {
 		e, err := parse(text)
 		if err != nil {
 			return err
 		}
-		body.List = append(body.List, *e)
+		events[i] = *e
 	}
+	body.show(p, r, events)
 	body.Here = web.Address("/events", "type", body.Type, "until", body.Until)
 	if !body.First {
 		body.Newest = body.Here
@@ -170,13 +250,15 @@ func (p *Events) searchPage(r *web.Request, b *eventsListBody, q query) error {
 	if err != nil {
 		return err
 	}
-	for _, hit := range found.Hits {
+	events := make([]event, len(found.Hits))
+	for i, hit := range found.Hits {
 		e, err := parse(hit.JSON)
 		if err != nil {
 			return err
 		}
-		b.List = append(b.List, *e)
+		events[i] = *e
 	}
+	b.show(p, r, events)
 	address := func(before string) string {
 		return web.Address("/events", "type", b.Type, "until", b.Until, "about", b.About, "before", before)
 	}
@@ -212,7 +294,9 @@ type eventBody struct {
 	Pretty     string
 	Imported   time.Time // when it was imported; zero: it was not
 	Deliveries []eventDelivery
-	Webhooks   int // how many the workspace has
+	Webhooks   int       // how many the workspace has
+	About      reference // what people call its object
+	References []reference
 	Object     object
 	Change     change
 }
@@ -249,6 +333,7 @@ func (p *Events) eventPage(r *web.Request) error {
 		return err
 	}
 	body.Webhooks = len(list)
+	body.About, body.References = body.Event.object(), body.Event.references(p.names(r, []event{*body.Event}))
 	for i := range list {
 		d, err := p.Webhooks.Delivery(r.Context(), body.Event.ID+"_"+list[i].ID)
 		var unknown *delivery.UnknownDeliveryError

@@ -65,7 +65,7 @@ func (f *Filler) Fill(ctx context.Context, id string, n int) (*Workspace, error)
 	if _, err := f.Pool.Exec(ctx, `SELECT workspace_create($1, $1, now())`, id); err != nil {
 		return nil, fmt.Errorf("cannot make workspace %s: %w", id, err)
 	}
-	for _, step := range []func(context.Context, *Workspace) error{f.makeKeys, f.makeWebhooks, f.makeEvents, f.makeDeliveries, f.makeRequests, f.count, f.makeChanges, f.pick} {
+	for _, step := range []func(context.Context, *Workspace) error{f.makeKeys, f.makeWebhooks, f.makeEvents, f.makeRows, f.makeDeliveries, f.makeRequests, f.count, f.makeChanges, f.pick} {
 		if err := step(ctx, w); err != nil {
 			return nil, fmt.Errorf("cannot fill workspace %s: %w", id, err)
 		}
@@ -125,6 +125,32 @@ func (f *Filler) makeEvents(ctx context.Context, w *Workspace) error {
 		`UPDATE webhook_cursor c SET position = h.position FROM log_head h WHERE h.workspace_id = c.workspace_id AND c.workspace_id = @workspace`,
 		`INSERT INTO anomaly (workspace_id, position, reason, event_id)
 		 SELECT workspace_id, position, CASE position % 3 WHEN 0 THEN 'repeat' ELSE 'unknown_object' END, id FROM event_log WHERE workspace_id = @workspace ORDER BY position LIMIT @anomalies`)
+}
+
+// makeRows writes rows into the lists, as many as there are events. Those of one client and of one
+// invoice stay as many.
+func (f *Filler) makeRows(ctx context.Context, w *Workspace) error {
+	const (
+		rows    = ` FROM generate_series(1, @rows::int) g`
+		parties = `'"client":{"id":"cl_' || g / 300 || '","name":"Client"},"contractor":{"id":"co_' || g / 300 || '","name":"Rosa"}'`
+		period  = `'"period":"2026-10","period_label":"October 2026","period_start":"2026-10-01","period_end":"2026-10-31"'`
+	)
+	return f.exec(ctx,
+		pgx.NamedArgs{"workspace": w.ID, "rows": w.Requests},
+		`INSERT INTO client (workspace_id, id, position, base) SELECT @workspace, 'cl_' || g, g, '{"id":"cl_' || g || '","name":"Client ' || g || '","status":"active","billing_status":"active"'`+rows,
+		`INSERT INTO contractor (workspace_id, id, position, base) SELECT @workspace, 'co_' || g, g, '{"id":"co_' || g || '","name":"Rosa ' || g || '","email":null,"status":"active"'`+rows,
+		`INSERT INTO invoice (workspace_id, id, position, shown, client_id, contractor_id, period, status, type, number, reversed, open, day, last_day, currency, gross_amount, credit_applied, net_due, base, pay, margin)
+		 SELECT @workspace, 'inv_' || g, g, true, 'cl_' || g / 300, 'co_' || g / 300, '2026-10', 'sent', 'invoice', '2027-' || g, false, g % 10 = 0, '2026-10-01', '2026-10-31', 'EUR', 100, 0, 100,
+		        '{"id":"inv_' || g || '","number":"2027-' || g || '","type":"invoice",' || `+parties+` || ',' || `+period+` || ',"client_billing_status":"sent","gross_amount":"1.00","net_due":"1.00","currency":"EUR","updated_at":"2026-10-31T00:00:00.000Z"', ',"payout_amount":null', ',"margin_amount":null'`+rows,
+		`INSERT INTO charge (workspace_id, id, position, billed, client_id, contractor_id, invoice_id, period, status, day, currency, amount, base, pay)
+		 SELECT @workspace, 'ch_' || g, g, true, 'cl_' || g / 300, 'co_' || g / 300, 'inv_' || g / 20, '2026-10', 'sent', '2026-10-02', 'EUR', 100,
+		        '{"id":"ch_' || g || '","category":"fee",' || `+parties+` || ',"status":"sent","amount":"1.00","currency":"EUR"', ',"pay_amount":null'`+rows,
+		`INSERT INTO time_entry (workspace_id, id, position, client_id, contractor_id, invoice_id, period, status, day, currency, hours, bill_amount, base, pay)
+		 SELECT @workspace, 'te_' || g, g, 'cl_' || g / 300, 'co_' || g / 300, 'inv_' || g / 20, '2026-10', 'sent', '2026-10-02', 'EUR', 10000, 100,
+		        '{"id":"te_' || g || '","service":"Advice",' || `+parties+` || ',"hours":1,"status":"sent","bill_amount":"1.00","currency":"EUR"', ',"pay_amount":null'`+rows,
+		`INSERT INTO payment (workspace_id, id, position, direction, client_id, invoice_id, day, currency, amount, base)
+		 SELECT @workspace, 'pm_' || g, g, 'received_from_client', 'cl_' || g / 300, 'inv_' || g / 20, '2026-10-02', 'EUR', 100,
+		        '{"id":"pm_' || g || '","direction":"received_from_client",' || `+parties+` || ',"amount":"1.00","currency":"EUR"'`+rows)
 }
 
 func (f *Filler) makeDeliveries(ctx context.Context, w *Workspace) error {

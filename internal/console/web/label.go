@@ -287,8 +287,10 @@ func Rows(resource string, n int) string {
 }
 
 // Count writes a number with commas between thousands.
-func Count(n int64) string {
-	s := strconv.FormatInt(n, 10)
+func Count(n int64) string { return Digits(strconv.FormatInt(n, 10)) }
+
+// Digits puts commas between the thousands of a whole number.
+func Digits(s string) string {
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
@@ -455,6 +457,8 @@ func Field(name string) string {
 		return "Sent"
 	case "source_invoice_id":
 		return "Credits the invoice"
+	case "updated_at":
+		return "Updated"
 	}
 	return firstUpper(strings.ReplaceAll(name, "_", " "))
 }
@@ -466,14 +470,14 @@ func firstUpper(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// nothing stands for a missing value.
-const nothing = "—"
+// Nothing stands for a missing value.
+const Nothing = "—"
 
 // Value writes the JSON value of a field for people, as lines. Times stay in RFC 3339, for Moments.
 func Value(name, value string) []string {
 	switch {
 	case value == "" || value == "null" || value == "[]":
-		return []string{nothing}
+		return []string{Nothing}
 	case value == "true":
 		return []string{"yes"}
 	case value == "false":
@@ -508,7 +512,7 @@ func object(value string) string {
 	}
 	if len(members) == 2 && members[0].Name == "id" && members[1].Name == "name" {
 		id, name := Value("id", members[0].JSON)[0], Value("name", members[1].JSON)[0]
-		if name == nothing {
+		if name == Nothing {
 			return id
 		}
 		return name + " (" + id + ")"
@@ -527,10 +531,7 @@ func textOf(name, text string) string {
 	switch {
 	case isAmount(name):
 		whole, rest, _ := strings.Cut(text, ".")
-		for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
-			whole = whole[:i] + "," + whole[i:]
-		}
-		return whole + "." + rest
+		return Digits(whole) + "." + rest
 	case strings.HasSuffix(name, "status"), name == "direction", name == "decline_outcome", name == "kind", name == "type":
 		return strings.ReplaceAll(text, "_", " ")
 	}

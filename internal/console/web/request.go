@@ -78,9 +78,10 @@ type View struct {
 	Wide    bool   // without the menu, such as on the sign-in page
 	Body    any
 
-	Framed         bool // in a product's frame
-	AnomaliesWait  bool // there are unacknowledged anomalies that the session may see
-	NeedsAttention bool // something on the overview needs attention
+	Searched       string // what the search field of the menu has
+	Framed         bool   // in a product's frame
+	AnomaliesWait  bool   // there are unacknowledged anomalies that the session may see
+	NeedsAttention bool   // something on the overview needs attention
 }
 
 // Show answers with a page. A page that refreshes a part of itself gets only that part, which its
@@ -96,6 +97,9 @@ func (r *Request) ShowStatus(status int, page string, v View) error {
 		return fmt.Errorf("there is no page %q", page)
 	}
 	v.Session, v.Now, v.Flash, v.Framed = r.Session, r.Now, Flash(r.Query("did")), r.Framed()
+	if page == "search" {
+		v.Searched = r.Query("q")
+	}
 	part := "layout"
 	if r.Live() && t.Lookup("live") != nil {
 		part = "live"

@@ -98,7 +98,7 @@ func timeTag(form string, t time.Time) template.HTML {
 		return "—"
 	}
 	t = t.UTC()
-	layout := map[string]string{"second": "2 Jan 2006, 15:04:05 UTC", "minute": "2 Jan 2006, 15:04 UTC", "day": "2 Jan 2006 UTC"}[form]
+	layout := map[string]string{"second": "2 Jan 2006, 15:04:05 UTC", "minute": "2 Jan 2006, 15:04 UTC", "day": "2 Jan 2006"}[form]
 	tag := `<time datetime="` + t.Format(time.RFC3339) + `" title="` + t.Format("2006-01-02 15:04:05 UTC") +
 		`" data-form="` + template.HTMLEscapeString(form) + `">` + t.Format(layout) + `</time>`
 	return template.HTML(tag) //nolint:gosec // made of digits, fixed words and names of months only

@@ -13,7 +13,8 @@ function localTimes(root) {
   };
   for (const element of root.querySelectorAll("time[datetime]")) {
     const at = new Date(element.dateTime);
-    const form = { ...(forms[element.dataset.form] || forms.minute), timeZoneName: "short" };
+    const form = { ...(forms[element.dataset.form] || forms.minute) };
+    if (form.hour) form.timeZoneName = "short";
     if (at.getFullYear() !== new Date().getFullYear()) form.year = "numeric";
     element.textContent = new Intl.DateTimeFormat(undefined, form).format(at);
   }

@@ -1,0 +1,122 @@
+package pages
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+)
+
+// Search serves the page that finds what people name: an id, an invoice's number, a client's or
+// contractor's name, an event, a request.
+type Search struct {
+	Data   *Data
+	Events *Events
+}
+
+// Routes returns the routes of the page.
+func (p *Search) Routes() []web.Route {
+	return []web.Route{{Method: http.MethodGet, Pattern: "/search", Access: web.SignedIn, Heavy: true, Handle: p.page}}
+}
+
+type searchBody struct {
+	Text   string
+	Found  []*table
+	Unread bool // not everything could be looked at
+}
+
+// page shows what was found, or leads to it if it is one thing.
+func (p *Search) page(r *web.Request) error {
+	body := &searchBody{Text: r.Query("q")}
+	if strings.HasPrefix(body.Text, "req_") || strings.HasPrefix(body.Text, "req-") {
+		return r.Redirect("/requests?find=" + url.QueryEscape(body.Text))
+	}
+	if domain.IsID(body.Text) {
+		switch _, err := p.Events.find(r, body.Text); {
+		case err == nil:
+			return r.Redirect("/events/" + url.PathEscape(body.Text))
+		case !errors.Is(err, web.ErrNotFound):
+			return err
+		}
+	}
+	if body.Text != "" {
+		for _, l := range lists() {
+			t, err := p.in(r, &l, body.Text)
+			if err != nil {
+				return err
+			}
+			switch {
+			case t == nil:
+				body.Unread = true
+			case len(t.Rows) > 0:
+				body.Found = append(body.Found, t)
+			}
+		}
+	}
+	if len(body.Found) == 1 && len(body.Found[0].Rows) == 1 {
+		return r.Redirect(body.Found[0].Rows[0].Href)
+	}
+	return r.Show("search", web.View{Title: cmp.Or(body.Text, "Search"), Section: "search", Body: body})
+}
+
+// in finds the rows of one list; nil: it could not be read in time.
+func (p *Search) in(r *web.Request, l *list, text string) (*table, error) {
+	all := &table{List: l, columns: l.Columns}
+	if !l.HasRows() {
+		return all, nil
+	}
+	var pages []*readapi.Page
+	if domain.IsID(text) {
+		read, err := p.Data.Reader.Get(r.Context(), p.Data.ask(r, l.Path+"/"+text, nil, 0))
+		if err != nil {
+			return nil, err
+		}
+		switch read.Status {
+		case http.StatusOK:
+			pages = append(pages, &readapi.Page{Status: read.Status, Rows: []readapi.Ranked{{Place: readapi.Place{ID: text}, JSON: read.Body}}})
+		case http.StatusNotFound:
+		default:
+			return nil, nil //nolint:nilnil // it could not be read
+		}
+	}
+	by := map[string]func() (*readapi.Page, error){
+		"invoices": func() (*readapi.Page, error) {
+			return p.Data.Reader.Numbered(r.Context(), p.Data.ask(r, l.Path, nil, relatedSize), text)
+		},
+		"clients":     func() (*readapi.Page, error) { return p.named(r, l, text) },
+		"contractors": func() (*readapi.Page, error) { return p.named(r, l, text) },
+	}[l.Slug]
+	if by != nil {
+		page, err := by()
+		if err != nil {
+			return nil, err
+		}
+		pages = append(pages, page)
+	}
+	known := map[string]bool{}
+	for _, page := range pages {
+		if page.Status != http.StatusOK {
+			return nil, nil //nolint:nilnil // it could not be read
+		}
+		t, err := newTable(l, page, "")
+		if err != nil {
+			return nil, err
+		}
+		for _, found := range t.Rows {
+			if !known[found.Href] {
+				known[found.Href] = true
+				all.Rows = append(all.Rows, found)
+			}
+		}
+	}
+	return all, nil
+}
+
+func (p *Search) named(r *web.Request, l *list, text string) (*readapi.Page, error) {
+	return p.Data.Reader.Named(r.Context(), p.Data.ask(r, l.Path, nil, relatedSize), text)
+}

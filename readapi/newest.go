@@ -1,0 +1,246 @@
+package readapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
+
+// Page is a part of a list for people: the rows that changed last come first.
+type Page struct {
+	Status int
+	Rows   []Ranked
+
+	// Newer and Older are the places of the neighbouring pages; nil: there is none.
+	Newer, Older *Place
+
+	// Faults are what is wrong with the query if Status is 400.
+	Faults []answer.ParamError
+}
+
+// Ranked is a row with its place in the list.
+type Ranked struct {
+	Place
+	JSON []byte // as the list shows it
+}
+
+// Place is beside a row of a list.
+type Place struct {
+	Position int64  // of the row
+	ID       string // of the row
+	Newer    bool   // the page has the rows before the place, which changed later; otherwise those after it
+}
+
+// turn is what a Page is to have.
+type turn struct {
+	at     Place
+	column string // a column of which an index finds the rows with one value; empty: all rows
+	value  string
+	names  []string // texts of which a party's name must have one; nil: any name
+	page   *Page
+}
+
+// turnKey is the context key of a turn: the list is read for a Page.
+type turnKey struct{}
+
+// Page reads a page of a list: the first one, or the one at a place. The query of ask.Path may have
+// the filters of the list and a limit. A Status other than 200 and 400 means that the list could not be
+// read in time.
+func (r *Reader) Page(ctx context.Context, ask Ask, at *Place) (*Page, error) {
+	if at == nil {
+		at = &Place{Position: math.MaxInt64}
+	}
+	return r.page(ctx, ask, &turn{at: *at, page: &Page{}})
+}
+
+// OfInvoice reads the rows of a list that belong to an invoice, as Page does. The list is that of
+// charges, payments or time entries, without filters.
+func (r *Reader) OfInvoice(ctx context.Context, ask Ask, invoice string) (*Page, error) {
+	return r.page(ctx, ask, &turn{at: Place{Position: math.MaxInt64}, column: "invoice_id", value: invoice, page: &Page{}})
+}
+
+// Numbered reads the invoices with a number, as Page does.
+func (r *Reader) Numbered(ctx context.Context, ask Ask, number string) (*Page, error) {
+	return r.page(ctx, ask, &turn{at: Place{Position: math.MaxInt64}, column: "number", value: number, page: &Page{}})
+}
+
+// mostNames is how many clients or contractors a search for a name looks at, those that changed last.
+const mostNames = 20_000
+
+// Named reads the clients or contractors whose name has a text in it, in capitals or not, as Page does.
+func (r *Reader) Named(ctx context.Context, ask Ask, text string) (*Page, error) {
+	lower := strings.ToLower(text)
+	words := strings.Fields(lower)
+	for i, word := range words {
+		first, size := utf8.DecodeRuneInString(word)
+		words[i] = string(unicode.ToUpper(first)) + word[size:]
+	}
+	t := &turn{at: Place{Position: math.MaxInt64}, page: &Page{}}
+	// The database lowers only what its locale knows.
+	for _, form := range []string{text, lower, strings.ToUpper(text), strings.Join(words, " ")} {
+		t.names = append(t.names, strings.Trim(string(jsonform.AppendString(nil, form)), `"`))
+	}
+	return r.page(ctx, ask, t)
+}
+
+// Names returns the names of clients or contractors by their ids. Those without a name are left out.
+func (r *Reader) Names(ctx context.Context, workspaceID, table string, ids []string) (map[string]string, error) {
+	names := map[string]string{}
+	err := r.Beside(ctx, workspaceID, 0, func(ctx context.Context, pool pg.DB) error {
+		clear(names)
+		rows, err := pool.Query(ctx, `
+			SELECT p.id, p.base || '}' FROM unnest($2::text[]) AS given (id)
+			 CROSS JOIN LATERAL (SELECT id, base FROM `+table+` WHERE workspace_id = $1 AND id = given.id OFFSET 0) p`, workspaceID, ids)
+		if err != nil {
+			return fmt.Errorf("read names: %w", err)
+		}
+		var (
+			id, base string
+			party    struct{ Name string }
+		)
+		_, err = pgx.ForEachRow(rows, []any{&id, &base}, func() error {
+			party.Name = ""
+			if err := json.Unmarshal([]byte(base), &party); err != nil {
+				return err //nolint:wrapcheck // it is wrapped below
+			}
+			if party.Name != "" {
+				names[id] = party.Name
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read names: %w", err)
+		}
+		return nil
+	})
+	return names, err
+}
+
+func (r *Reader) page(ctx context.Context, ask Ask, t *turn) (*Page, error) {
+	read, err := r.Get(context.WithValue(ctx, turnKey{}, t), ask)
+	if err != nil {
+		return nil, err
+	}
+	t.page.Status = read.Status
+	var problem struct {
+		Errors []answer.ParamError `json:"errors"`
+	}
+	if json.Unmarshal(read.Body, &problem) == nil {
+		t.page.Faults = problem.Errors
+	}
+	return t.page, nil
+}
+
+// turnArguments is how many arguments turnStatement has before those of the filters: workspace,
+// position, id and limit.
+const turnArguments = 4
+
+// turnStatement returns the statement of a Page. Its plan must not depend on statistics, as that of a
+// page of the API.
+func turnStatement(r *route.Resource, filters []filter, key statementKey, t *turn) string {
+	columns := columnsOf(r, key.visible)
+	conditions := conditionsOf(r, key.visible) + filterConditions(filters, key, turnArguments) + daysConditions(r, key, turnArguments)
+	direction, beside := " DESC", " < "
+	if t.at.Newer {
+		direction, beside = "", " > "
+	}
+	inOrder := " ORDER BY position" + direction + ", id" + direction
+	limit := " LIMIT " + strconv.Itoa(route.MaxLimit+1)
+	conditions = " AND (position, id)" + beside + "($2, $3)" + conditions
+	page := `SELECT position, id, ` + selectionOf(r, key.visible) + ` FROM ` + r.Table + ` WHERE workspace_id = $1`
+	const value = "$5" // after turnArguments; a turn with it has no filters
+	switch {
+	case t.column != "":
+		page += ` AND ` + t.column + ` BETWEEN ` + value + ` AND ` + value + conditions + ` ORDER BY ` + t.column + limit
+	case t.names != nil:
+		after := r.Fields[slices.IndexFunc(r.Fields, func(f jsonform.FieldDescription) bool { return f.Name == "name" })+1].Name
+		name := `split_part(split_part(base, ',"name":', 2), ',"` + after + `":', 1)`
+		page = `SELECT position, id, ` + columns + ` FROM (` + page + conditions + inOrder + ` LIMIT ` + strconv.Itoa(mostNames) + `) newest
+		  WHERE EXISTS (SELECT FROM unnest(` + value + `::text[]) AS form WHERE strpos(` + name + `, form) > 0 OR strpos(lower(` + name + `), form) > 0)` + inOrder + limit
+	case byMonths(filters, key):
+		page = ofMonths(r, r.Table, "position, id, "+selectionOf(r, key.visible), conditions, direction, limit, daysArguments(key, turnArguments)) + inOrder
+	default:
+		page += conditions + inOrder + limit
+	}
+	return "(" + versionRow(columns, noLog) + `)
+	UNION ALL
+	(SELECT position, id, ` + columns + ` FROM (` + page + `) page` + inOrder + ` LIMIT $4)`
+}
+
+// answerTurn reads a Page.
+func answerTurn(q *request, t *turn) error {
+	key, filtered := q.endpoint.keyOf(q)
+	size := q.params.limit(q.endpoint.limit)
+	args := append([]any{q.key.WorkspaceID, t.at.Position, t.at.ID, size + 1}, filtered...)
+	switch {
+	case t.column != "":
+		args = append(args, t.value)
+	case t.names != nil:
+		args = append(args, t.names)
+	}
+	rows, err := q.query(turnStatement(q.endpoint.Resource, q.endpoint.filters, key, t), args...)
+	if err != nil {
+		return err
+	}
+	defer rows.close()
+	v, err := rows.version()
+	if err != nil {
+		return q.readError(err)
+	}
+	if err := reached(q, v); err != nil {
+		return err
+	}
+	t.page.Rows = nil // a read from the Copy may have been given up
+	for {
+		position, values, ok, err := rows.next()
+		if err != nil {
+			return q.readError(err)
+		}
+		if !ok {
+			break
+		}
+		body := q.api.answers.Buffer()
+		appendRow(body, values[columnFragments:])
+		t.page.Rows = append(t.page.Rows, Ranked{Place{Position: position, ID: string(values[columnID])}, slices.Clone(body.Bytes())})
+		q.api.answers.Release(body)
+	}
+	t.page.turn(t.at, size)
+	q.out.OK(answer.Encoded{Encoding: answer.Identity, Body: []byte("{}")}, q.tag(v))
+	return nil
+}
+
+// turn cuts the rows that were read to a page of some size, puts them in the order of people, and finds
+// the places of its neighbours.
+func (p *Page) turn(at Place, size int) {
+	more := len(p.Rows) > size
+	if more {
+		p.Rows = p.Rows[:size]
+	}
+	if at.Newer {
+		slices.Reverse(p.Rows)
+	}
+	p.Newer, p.Older = nil, nil
+	if len(p.Rows) == 0 {
+		return
+	}
+	if (at.Newer && more) || (!at.Newer && at.Position < math.MaxInt64) {
+		p.Newer = &Place{p.Rows[0].Position, p.Rows[0].ID, true}
+	}
+	if at.Newer || more {
+		last := p.Rows[len(p.Rows)-1]
+		p.Older = &Place{last.Position, last.ID, false}
+	}
+}
