@@ -74,7 +74,7 @@ func New(cfg Config) (*Gatherer, error) {
 // Grown says that the trees of a workspace have the events up to a position, or soon will.
 func (g *Gatherer) Grown(workspaceID string, position int64) {
 	for _, a := range g.askers {
-		a.add(workspaceID, position)
+		a.add(position, workspaceID)
 	}
 }
 
@@ -176,11 +176,14 @@ func newAsker(cfg *Config, m *metrics, w *Named) *asker {
 	return a
 }
 
-// add queues a workspace, unless too many are waiting.
-func (a *asker) add(workspaceID string, position int64) {
+// add queues workspaces, unless too many are waiting. They come into the same round, so that the
+// witness is judged by what it says about all of them.
+func (a *asker) add(position int64, workspaceIDs ...string) {
 	a.mu.Lock()
-	if w, known := a.waiting[workspaceID]; known || len(a.waiting) < maxWaiting {
-		a.waiting[workspaceID] = waiting{max(position, w.position), a.cfg.Clock().Add(commitTimeout)}
+	for _, id := range workspaceIDs {
+		if w, known := a.waiting[id]; known || len(a.waiting) < maxWaiting {
+			a.waiting[id] = waiting{max(position, w.position), a.cfg.Clock().Add(commitTimeout)}
+		}
 	}
 	a.metrics.waiting.WithLabelValues(a.id).Set(float64(len(a.waiting)))
 	a.mu.Unlock()
@@ -257,7 +260,7 @@ func (a *asker) next(before time.Duration, err error) time.Duration {
 // round asks about the trees of some workspaces. An error means that the caller should back off. A
 // tree that failed is no reason to back off if the witness answers about others, in this round or
 // in the one in which that tree first failed. It is asked about again when it has grown, or by the
-// next sweep. A tree that was not asked about, because another failed first, waits for the next
+// next sweep. A tree that was not asked about, because others failed first, waits for the next
 // round.
 func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 	ids := make([]string, 0, len(batch))
@@ -277,18 +280,19 @@ func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 		wait   sync.WaitGroup
 		mu     sync.Mutex
 		failed error
+		of     = map[string]bool{}    // workspaces with trees that failed
 		heard  bool                   // the witness has cosigned or refused a tree
 		later  = map[string]waiting{} // not asked about
 		again  = map[string]waiting{}
 		why    = map[string]error{} // by origin
 		slots  = make(chan struct{}, underWay)
 	)
-	// stop reports whether the round asks no more: the database failed, or the witness failed and
-	// has answered nothing.
+	// stop reports whether the round asks no more: the database failed, or the witness failed for two
+	// workspaces and has answered nothing. If it fails for one alone, the others still get theirs.
 	stop := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return failed != nil && (!heard || ours(failed))
+		return ours(failed) || failed != nil && !heard && len(of) > 1
 	}
 	for id, w := range batch {
 		if positions[id] < w.position && a.cfg.Clock().Before(w.until) {
@@ -315,7 +319,7 @@ func (a *asker) round(ctx context.Context, batch map[string]waiting) error {
 					return
 				}
 				origin := eventtree.Origin(a.cfg.Host, id, trees[id][i].Sight)
-				why[origin] = err
+				why[origin], of[id] = err, true
 				_, failedBefore := a.refusedAt(origin, noPosition)
 				if ours(err) || !ours(failed) && !failedBefore {
 					failed = err
@@ -430,7 +434,7 @@ func (a *asker) refuse(ctx context.Context, workspaceID, origin string, tree *ev
 		return &databaseError{err}
 	}
 	if positions[workspaceID] > tree.State.Position {
-		a.add(workspaceID, positions[workspaceID])
+		a.add(positions[workspaceID], workspaceID)
 		return nil
 	}
 	a.metrics.trees.WithLabelValues(a.id, "refused").Inc()
@@ -511,9 +515,7 @@ func (a *asker) sweep(ctx context.Context) {
 			return
 		}
 		outage.LogTransition(ctx, err)
-		for _, id := range found {
-			a.add(id, 0)
-		}
+		a.add(0, found...)
 		pause := a.cfg.Sweep
 		if after = last; after == "" {
 			pause = a.cfg.Rest
