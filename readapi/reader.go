@@ -76,25 +76,34 @@ func (r *Reader) Get(ctx context.Context, ask Ask) (*Read, error) {
 	return read, err
 }
 
-// File answers an Ask for a list with all its rows, as a CSV file that a browser saves under name.
-// A spreadsheet takes none of its texts for a formula. If status is not 200, nothing was written:
-// 429 means that the workspace already reads as many files as it may, 503 that the list cannot be
-// read now. If the file cannot be finished, File panics with http.ErrAbortHandler.
-func (r *Reader) File(ctx context.Context, ask Ask, name string, w http.ResponseWriter) (status int, err error) {
+// Rows reads all rows of a list, from one moment, and calls each with them one after the other. w is
+// what each writes to, or something else on the same connection: it says whether the reader still
+// takes anything. If status is not 200, each was not called: 400 means that a filter is not valid, 429
+// that the workspace already reads as many lists as it may, 503 that the list cannot be read now. The
+// error is the one that each returned. If the list cannot be finished, Rows panics with
+// http.ErrAbortHandler.
+func (r *Reader) Rows(ctx context.Context, ask Ask, w http.ResponseWriter, each func(row []byte) error) (status int, err error) {
 	if r.api.cfg.WholeLists.Pool == nil {
 		return 0, errNoFiles
 	}
 	key := &access.Key{WorkspaceID: ask.WorkspaceID, Permissions: ask.Permissions}
-	ctx = context.WithValue(context.WithValue(ctx, askerKey{}, key), attachmentKey{}, name)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, ask.Path, http.NoBody)
+	request, err := http.NewRequestWithContext(context.WithValue(ctx, askerKey{}, key), http.MethodGet, ask.Path, http.NoBody)
 	if err != nil {
 		return 0, fmt.Errorf("read %s: %w", ask.Path, err)
 	}
 	request.RequestURI = ask.Path
-	request.Header.Set("Accept", answer.TypeCSV)
-	file := &fileWriter{to: w, header: http.Header{}}
-	r.api.ServeHTTP(file, request)
-	return file.status, nil
+	request.Header.Set("Accept", answer.TypeNDJSON)
+	rows := &rowsWriter{to: w, header: http.Header{}, each: each}
+	defer func() {
+		if rows.err == nil {
+			return
+		}
+		if recover() != nil { // the list was broken off because of the error
+			err = rows.err
+		}
+	}()
+	r.api.ServeHTTP(rows, request)
+	return rows.status, rows.err
 }
 
 // Beside reads data of a workspace that no endpoint shows, from the database that the API would
@@ -132,39 +141,42 @@ func besideFromCopy(ctx context.Context, s *source, workspaceID string, atLeast 
 
 var errNoFiles = errors.New("readapi: files need Config.WholeLists")
 
-// fileWriter forwards a file without the API's headers, and drops all other answers.
-type fileWriter struct {
+// rowsWriter takes the lines of a whole list.
+type rowsWriter struct {
 	to     http.ResponseWriter
 	header http.Header
 	status int
+	part   []byte // of a line
+	each   func(row []byte) error
+	err    error // of each
 }
 
-func (w *fileWriter) Header() http.Header { return w.header }
+func (w *rowsWriter) Header() http.Header    { return w.header }
+func (w *rowsWriter) WriteHeader(status int) { w.status = status }
 
 // Unwrap lets http.ResponseController set deadlines.
-func (w *fileWriter) Unwrap() http.ResponseWriter { return w.to }
+func (w *rowsWriter) Unwrap() http.ResponseWriter { return w.to }
 
-func (w *fileWriter) WriteHeader(status int) {
-	w.status = status
-	if status != http.StatusOK {
-		return
-	}
-	for _, name := range []string{answer.HeaderContentType, answer.HeaderDisposition} {
-		w.to.Header()[name] = w.header[name]
-	}
-	w.to.Header().Set(answer.HeaderCacheControl, "no-store")
-	w.to.WriteHeader(status)
-}
+// FlushError leaves it to each what is sent, and when.
+func (*rowsWriter) FlushError() error { return nil }
 
-func (w *fileWriter) Write(b []byte) (int, error) {
+func (w *rowsWriter) Write(b []byte) (int, error) {
 	if w.status != http.StatusOK {
 		return len(b), nil
 	}
-	n, err := w.to.Write(b)
-	if err != nil {
-		err = fmt.Errorf("send a file: %w", err)
+	for line := range bytes.Lines(b) {
+		w.part = append(w.part, line...)
+		if w.part[len(w.part)-1] != '\n' {
+			break
+		}
+		if !bytes.HasPrefix(w.part, []byte(`{"has_more":`)) { // the last line
+			if w.err = w.each(w.part[:len(w.part)-1]); w.err != nil {
+				return 0, w.err
+			}
+		}
+		w.part = w.part[:0]
 	}
-	return n, err
+	return len(b), nil
 }
 
 // removedRow returns what the list with include=removed shows for the row that a path names; nil:
@@ -202,15 +214,6 @@ func rowOfPath(path string) (resource *route.Resource, id string) {
 		}
 	}
 	return nil, ""
-}
-
-// attachmentKey is the context key of the file name that Reader.File sets.
-type attachmentKey struct{}
-
-// attachment returns the file name that the answer is saved under; empty: it is not a file.
-func attachment(ctx context.Context) string {
-	name, _ := ctx.Value(attachmentKey{}).(string)
-	return name
 }
 
 // askerKey is the context key of an Ask's access key.

@@ -82,8 +82,8 @@ func stallOf(api *API) time.Duration {
 // connectionKey is the context key of a request's connection.
 type connectionKey struct{}
 
-// ServeFiles prepares a server whose handlers call File. It breaks off a file, as the API does a
-// whole list, if the reader takes nothing. The server's WriteTimeout must be set.
+// ServeFiles prepares a server whose handlers call Rows. It breaks off a list, as the API does, if the
+// reader takes nothing. The server's WriteTimeout must be set.
 func (r *Reader) ServeFiles(server *http.Server) {
 	server.ConnContext = withConnection
 	server.HTTP2 = &http.HTTP2Config{WriteByteTimeout: max(server.WriteTimeout, stallOf(r.api))}

@@ -150,7 +150,7 @@ func (l *wholeList) begin(rows *rowReader, query *listQuery) (err error) {
 	if l.first.since {
 		at.pass(l.first.visible.Position)
 	}
-	l.head = answer.StreamHead{Form: q.form, Tag: q.tag(l.first.version), Cursor: q.cursor(at.append(nil)), Attachment: attachment(q.http.Context())}
+	l.head = answer.StreamHead{Form: q.form, Tag: q.tag(l.first.version), Cursor: q.cursor(at.append(nil))}
 	return nil
 }
 
@@ -163,9 +163,6 @@ func (l *wholeList) columns() *wholelist.Columns {
 	columns := wholelist.NewColumns(q.endpoint.Resource.Fields, q.visible.shows)
 	if q.params.has(q.endpoint.include) {
 		columns.AndRemoved()
-	}
-	if l.head.Attachment != "" {
-		columns.Plain()
 	}
 	return columns
 }

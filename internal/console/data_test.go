@@ -8,59 +8,111 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/xuri/excelize/v2"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// Each list is a file, with what the person may see and no cell that a spreadsheet takes
-// for a formula.
+// table reads a workbook's only sheet.
+func table(t *testing.T, body string) [][]string {
+	t.Helper()
+	f := testkit.Must(excelize.OpenReader(strings.NewReader(body)))(t)
+	defer func() { _ = f.Close() }()
+	rows := testkit.Must(f.GetRows(f.GetSheetName(0), excelize.Options{RawCellValue: true}))(t)
+	for i := range rows { // without empty cells at their ends
+		rows[i] = append(rows[i], make([]string, max(0, len(rows[0])-len(rows[i])))...)
+	}
+	return rows
+}
+
+// TestListsAsFiles: each list is a workbook and CSV, with what the person may see, and no cell of CSV
+// that a spreadsheet takes for a formula.
 func TestListsAsFiles(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	add := s.projecting()
-	add("client.recorded", time.Time{}, `{"client_id":"cl_1","name":"=HYPERLINK(\"https://evil.example\")"}`)
+	const name = "=HYPERLINK(\"https://evil.example\")"
+	add("client.recorded", time.Time{}, `{"client_id":"cl_1","name":`+strconv.Quote(name)+`}`)
+	add("client.recorded", time.Time{}, `{"client_id":"cl_2","name":"Ελληνική, 株式会社 «Північ»\nGmbH"}`)
+	add("contractor.recorded", time.Time{}, `{"contractor_id":"co_1","name":"Rosa Tran"}`)
 	add("invoice.recorded", time.Time{}, invoiceOf)
+	add("invoice.recorded", time.Time{}, `{"invoice_id":"in_2","number":"INV-2","client_id":"cl_2","period":"2026-11","gross_amount":"0.30","currency":"CHF","client_billing_status":"ready_to_send"}`)
 	add("time_entry.recorded", time.Time{}, timeEntryOf)
+	add("invoice.issued", time.Time{}, `{"invoice_id":"in_1","invoice_number":"D-1","amount":"1275.71"}`)
 	admin, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
-	files := regexp.MustCompile(`href="(/files/[a-z-]+\.csv)" download`).FindAllStringSubmatch(viewer.get("/data").has("Data", "margins, are for admins").body, -1)
-	if len(files) != 8 {
+	files := regexp.MustCompile(`href="(/files/[a-z-]+\.(?:csv|xlsx))" download`).FindAllStringSubmatch(viewer.get("/data").has("Data", "margins, are for admins").body, -1)
+	if len(files) != 16 {
 		t.Fatalf("%d files: %q", len(files), files)
 	}
 	admin.get("/data").hasNot("are for admins")
-	columns := map[string][]string{}
 	for _, f := range files {
 		for _, p := range []*person{admin, viewer} {
 			a := p.get(f[1]).status(http.StatusOK)
-			if !strings.HasPrefix(a.Header.Get("Content-Type"), "text/csv") || a.Header.Get("Cache-Control") != "no-store" ||
-				!strings.HasPrefix(a.Header.Get("Content-Disposition"), `attachment; filename="acme-`) || a.Header.Get("Ratelimit-Limit") != "" {
+			var rows [][]string
+			if strings.HasSuffix(f[1], ".csv") {
+				if !strings.HasPrefix(a.Header.Get("Content-Type"), "text/csv") || !strings.HasPrefix(a.body, "\ufeff") || strings.Contains(a.body, "{") || strings.Count(a.body, "\r\n") != strings.Count(a.body, "\n") {
+					t.Errorf("%s: %v %q", f[1], a.Header, a.body)
+				}
+				rows = testkit.Must(csv.NewReader(strings.NewReader(strings.TrimPrefix(a.body, "\ufeff"))).ReadAll())(t)
+			} else {
+				rows = table(t, a.body)
+			}
+			if a.Header.Get("Cache-Control") != "no-store" || !strings.HasPrefix(a.Header.Get("Content-Disposition"), `attachment; filename="acme-`) || a.Header.Get("Ratelimit-Limit") != "" {
 				t.Errorf("%s: %v", f[1], a.Header)
 			}
-			table := testkit.Must(csv.NewReader(strings.NewReader(a.body)).ReadAll())(t)
-			if p == viewer {
-				columns[f[1]] = table[0]
-			}
-			if hidden := slices.Contains(table[0], "margin_amount") || slices.Contains(table[0], "pay_rate"); p == viewer && hidden {
-				t.Errorf("%s shows a viewer %q", f[1], table[0])
-			}
-			if f[1] == "/files/clients.csv" && (len(table) != 2 || !strings.HasPrefix(table[1][1], "'=HYPERLINK")) {
-				t.Errorf("%s: %q", f[1], table)
+			hidden := slices.Contains(rows[0], "Margin amount") || slices.Contains(rows[0], "Pay rate")
+			if wanted := p == admin && (strings.Contains(f[1], "invoices") || strings.Contains(f[1], "time-entries") || strings.Contains(f[1], "charges")); hidden != wanted {
+				t.Errorf("%s has %q", f[1], rows[0])
 			}
 		}
 	}
-	if !slices.Contains(testkit.Must(csv.NewReader(strings.NewReader(admin.get("/files/invoices.csv").body)).ReadAll())(t)[0], "margin_amount") {
-		t.Error("an admin sees no margins")
+	clients := testkit.Must(csv.NewReader(strings.NewReader(strings.TrimPrefix(viewer.get("/files/clients.csv").body, "\ufeff"))).ReadAll())(t)
+	if len(clients) != 3 || clients[1][1] != "'"+name || clients[2][1] != "Ελληνική, 株式会社 «Північ»\nGmbH" {
+		t.Errorf("clients are %q", clients)
 	}
-	if got := columns["/files/invoices.csv"]; !slices.Contains(got, "client.name") || slices.Contains(got, "payout_amount") {
-		t.Errorf("a viewer's invoices have %q", got)
+	if rows := table(t, viewer.get("/files/clients.xlsx").body); rows[1][1] != name { // a text cell is no formula
+		t.Errorf("clients are %q", rows)
 	}
-	viewer.get("/files/events.csv").status(http.StatusNotFound)
-	viewer.get("/files/invoices").status(http.StatusNotFound)
-	if rows := strings.Count(s.signIn(beta, session.Admin).get("/files/clients.csv").body, "\n"); rows != 1 {
-		t.Errorf("another workspace gets %d lines", rows)
+
+	invoices := table(t, admin.get("/files/invoices.xlsx").body)
+	column := func(label string) int { return slices.Index(invoices[0], label) }
+	first := slices.IndexFunc(invoices, func(row []string) bool { return row[0] == "in_1" })
+	for label, want := range map[string]string{
+		"Amount": "1275.71", "Period start": "46296", "Client": name, "Client ID": "cl_1", "Margin amount": "277.12", "Billing status": "ready to send", "Reversed": "no", "Credit note": "",
+	} {
+		if got := invoices[first][column(label)]; got != want {
+			t.Errorf("%s is %q, want %q", label, got, want)
+		}
+	}
+	if got := invoices[first][column("Documents")]; !strings.HasPrefix(got, "Number D-1 · Amount 1,275.71 · Status issued") {
+		t.Errorf("the documents are %q", got)
+	}
+	totals := map[string]string{}
+	for _, row := range invoices[3:] {
+		totals[row[0]+" "+row[column("Currency")]] = row[column("Amount")]
+	}
+	if len(invoices) != 5 || totals["Total EUR"] != "1275.71" || totals["Total CHF"] != "0.3" {
+		t.Errorf("the totals are %v", totals)
+	}
+	if rows := table(t, viewer.get("/files/invoices.xlsx?client_id=cl_2").body); len(rows) != 3 || rows[1][0] != "in_2" {
+		t.Errorf("of one client are %q", rows)
+	}
+	german := viewer.do(http.MethodGet, "/files/invoices.csv?client_id=cl_2", nil, func(r *http.Request) { r.Header.Set("Accept-Language", "de-DE,de;q=0.9") })
+	if !strings.Contains(german.body, "ID;Number;") || !strings.Contains(german.body, ";0,30;") {
+		t.Errorf("in German it is %q", german.body)
+	}
+	for _, none := range []string{"/files/events.csv", "/files/invoices", "/files/invoices.pdf", "/files/none.xlsx"} {
+		viewer.get(none).status(http.StatusNotFound)
+	}
+	viewer.get("/files/invoices.xlsx?date_from=x").status(http.StatusBadRequest).has("A filter is not valid")
+	if rows := table(t, s.signIn(beta, session.Admin).get("/files/clients.xlsx").body); len(rows) != 1 {
+		t.Errorf("another workspace gets %q", rows)
 	}
 	if to := s.stranger().get("/files/clients.csv").to(); !strings.HasPrefix(to, "/sign-in") {
 		t.Errorf("a stranger is sent to %q", to)

@@ -15,10 +15,6 @@ type StreamHead struct {
 	Form   Form
 	Tag    string // identifies the answer in every encoding
 	Cursor string // where the list continues; sent as header field and trailer Next-Cursor
-
-	// Attachment is the file name that a browser saves the answer under; empty: the browser shows
-	// it.
-	Attachment string
 }
 
 // Peer is the connection on which an answer is sent. It knows how much the other side has taken.
@@ -116,9 +112,6 @@ func (w *Writer) streamHead(head *StreamHead, e Encoding) {
 	h[HeaderTrailer] = w.renderer.fixed.trailer
 	if e != Identity {
 		h[HeaderContentEncoding] = []string{e.name()}
-	}
-	if head.Attachment != "" {
-		h[HeaderDisposition] = []string{`attachment; filename="` + head.Attachment + `"`}
 	}
 	w.Status = http.StatusOK
 	w.w.WriteHeader(http.StatusOK)

@@ -14,8 +14,7 @@ import (
 type Columns struct {
 	root  node
 	names []string
-	cells []cell
-	plain bool // see Plain
+	cells [][]byte // the JSON values of the row that is being written; empty: none
 }
 
 // node is an object: the row itself, or the value of a field.
@@ -30,20 +29,13 @@ type member struct {
 	name   string
 	column int   // of a value or an array
 	node   *node // nil: the field is not an object
-	text   bool  // not a number
-}
-
-// cell is a value of the row that is being written.
-type cell struct {
-	json []byte // empty: none
-	text bool
 }
 
 // NewColumns makes the columns of the fields whose parts are shown.
 func NewColumns(fields []jsonform.FieldDescription, shown func(jsonform.Part) bool) *Columns {
 	c := &Columns{}
 	c.root = *c.add("", fields, shown)
-	c.cells = make([]cell, len(c.names))
+	c.cells = make([][]byte, len(c.names))
 	return c
 }
 
@@ -53,14 +45,7 @@ func (c *Columns) AndRemoved() *Columns {
 	c.root.members = append(c.root.members, member{name: "removed", column: len(c.names)})
 	c.names = append(c.names, "removed")
 	c.root.to = len(c.names)
-	c.cells = make([]cell, len(c.names))
-	return c
-}
-
-// Plain puts an apostrophe before texts that a spreadsheet would take for a formula. It is for
-// files that people open; programs get every text as it is.
-func (c *Columns) Plain() *Columns {
-	c.plain = true
+	c.cells = make([][]byte, len(c.names))
 	return c
 }
 
@@ -74,7 +59,7 @@ func (c *Columns) add(prefix string, fields []jsonform.FieldDescription, shown f
 		if !shown(f.Part) {
 			continue
 		}
-		m := member{name: f.Name, column: len(c.names), text: !isNumber(f.Form)}
+		m := member{name: f.Name, column: len(c.names)}
 		if f.Form == domain.FormObject {
 			m.node = c.add(prefix+f.Name+".", f.Fields, func(jsonform.Part) bool { return true })
 		} else {
@@ -84,12 +69,6 @@ func (c *Columns) add(prefix string, fields []jsonform.FieldDescription, shown f
 	}
 	n.to = len(c.names)
 	return n
-}
-
-// isNumber reports whether values of a form are numbers, which may begin with a minus sign without
-// being a formula.
-func isNumber(form jsonform.Form) bool {
-	return form == domain.FormMoney || form == domain.FormSignedMoney || form == domain.FormHours || form == domain.FormNumber || form == domain.FormInteger || form == domain.FormCount
 }
 
 // find returns the member with a name, and its index. next is its index if the row has its members
@@ -131,7 +110,7 @@ func (c *Columns) AppendRow(b, row []byte) ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = c.appendCell(b, &c.cells[i]); err != nil {
+		if b, err = appendCell(b, c.cells[i]); err != nil {
 			return b, fmt.Errorf("%w: column %s: %w", errRow, c.names[i], err)
 		}
 	}
@@ -179,7 +158,7 @@ func (c *Columns) value(m *member, json []byte) (rest []byte, err error) {
 		return nil, err
 	}
 	if m != nil && m.node == nil && string(value) != "null" {
-		c.cells[m.column] = cell{value, m.text}
+		c.cells[m.column] = value
 	}
 	return rest, nil
 }

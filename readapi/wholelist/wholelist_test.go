@@ -159,38 +159,6 @@ func TestCSVIsReadBackAsTheRows(t *testing.T) {
 	})
 }
 
-// TestPlainCells: in files for people no text is a formula, and no number is changed.
-func TestPlainCells(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		r := drawRow(t)
-		b, err := wholelist.NewColumns(fields(), all).Plain().AppendRow(nil, compact(t, r))
-		if err != nil {
-			t.Fatal(err)
-		}
-		table, err := csv.NewReader(bytes.NewReader(b)).ReadAll()
-		if err != nil || len(table) != 1 {
-			t.Fatalf("%v in %q", err, b)
-		}
-		for i, cell := range table[0] {
-			if i == 5 {
-				if cell != r.Money {
-					t.Fatalf("the amount %s is %s", r.Money, cell)
-				}
-				continue
-			}
-			for _, part := range strings.FieldsFunc(cell, func(c rune) bool { return strings.ContainsRune(";\t\n\r", c) }) {
-				if part = strings.TrimLeft(part, ` "`); part != "" && strings.ContainsAny(part[:1], "=+-@") {
-					t.Fatalf("%q begins a formula in %q", part, cell)
-				}
-			}
-		}
-		if r.Text != nil && table[0][1] != *r.Text && !strings.ContainsAny(*r.Text, "=+-@＝＋－＠") {
-			t.Fatalf("%q is %q", *r.Text, table[0][1])
-		}
-	})
-}
-
 // TestRemovedColumn: rows that have left have their own column and nothing in the others.
 func TestRemovedColumn(t *testing.T) {
 	t.Parallel()

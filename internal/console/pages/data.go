@@ -365,15 +365,16 @@ type filterField struct {
 type chip struct{ Label, Address string }
 
 type dataListBody struct {
-	List    *list
-	Table   *table
-	Filters []filterField
-	Chips   []chip
-	Presets []chip
-	Totals  *totals // nil: not asked for
-	File    string  // address of the selection as a file
-	AddUp   string  // address of the page with totals; empty: it has them, or the list has none
-	SeesPay bool
+	List     *list
+	Table    *table
+	Filters  []filterField
+	Chips    []chip
+	Presets  []chip
+	Totals   *totals // nil: not asked for
+	Workbook string  // address of the selection as a file, and as CSV
+	CSV      string
+	AddUp    string // address of the page with totals; empty: it has them, or the list has none
+	SeesPay  bool
 	web.Pager
 }
 
@@ -448,7 +449,7 @@ func (p *Data) listPage(r *web.Request) error {
 		return err
 	}
 	body.filter(l, chosen, page)
-	body.File = l.fileAddress(chosen, ".csv")
+	body.Workbook, body.CSV = l.fileAddress(chosen, ".xlsx"), l.fileAddress(chosen, ".csv")
 	wait()
 	if body.Totals == nil && len(l.Sums) > 0 && page.Status == http.StatusOK {
 		body.AddUp = l.address(chosen, "totals", "all")
@@ -846,35 +847,4 @@ func (p *Data) events(ctx context.Context, r *web.Request, id string, body *data
 		}
 		body.History = append(body.History, historyEntry{EntryName: replay.EntryName{EventID: e.ID, Type: e.Type}, At: e.CreatedAt, Event: true})
 	}
-}
-
-// FilePattern is the route pattern of files, which are not pages.
-const FilePattern = "/files/{file}"
-
-// file answers with a list as CSV, as a key with the session's permissions would get it, but
-// changes text that a spreadsheet would take for a formula.
-func (p *Data) file(r *web.Request) error {
-	slug, isCSV := strings.CutSuffix(r.Path("file"), ".csv")
-	l, err := listOf(slug)
-	if err != nil || !isCSV {
-		return web.ErrNotFound
-	}
-	name := r.Session.WorkspaceID + "-" + slug + "-" + r.Now.Format("20060102-150405") + ".csv"
-	status, err := p.Reader.File(r.Context(), p.ask(r, l.Path, l.selection(r), 0), name, r.W)
-	if err != nil || status == http.StatusOK {
-		return err
-	}
-	return busy(status)
-}
-
-// busy returns the page for a download that cannot start.
-func busy(status int) error {
-	text := "The list cannot be read at the moment. Try again in a minute."
-	switch status {
-	case http.StatusTooManyRequests:
-		text = "Somebody is downloading a list of this workspace already. Try again when that has ended."
-	case http.StatusBadRequest:
-		text = "A filter is not valid. Go back to the list, which says what is wrong."
-	}
-	return &web.PageError{Status: cmp.Or(status, http.StatusServiceUnavailable), Title: "No download now", Text: text}
 }

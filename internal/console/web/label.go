@@ -431,8 +431,10 @@ func Field(name string) string {
 		return "Required outcome"
 	case "gross_amount":
 		return "Amount"
+	case "id":
+		return "ID"
 	case "invoice_id":
-		return "Invoice"
+		return "Invoice ID"
 	case "is_flat_fee":
 		return "Flat fee"
 	case "is_supplemental":
