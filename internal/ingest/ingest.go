@@ -22,6 +22,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -34,7 +35,7 @@ const (
 	// program's context ends.
 	finishTimeout = 30 * time.Second
 
-	// lagInterval is how often the source is asked for its lag.
+	// lagInterval is how often the source is asked for its lag and its dead letters.
 	lagInterval = 5 * time.Second
 )
 
@@ -61,6 +62,7 @@ type Ingest struct {
 	logger   *slog.Logger
 	clock    func() time.Time
 	metrics  *metrics
+	counting periodic.Outage // of dead letters
 
 	mu     sync.Mutex
 	reason error     // why messages cannot be ingested; nil: they can. Guarded by mu
@@ -76,6 +78,7 @@ func New(cfg Config) (*Ingest, error) {
 	}
 	i := &Ingest{
 		source: cfg.Source, appender: appender{log: cfg.Log, rules: cfg.Rules, create: cfg.CreateWorkspaces, known: map[string]bool{}}, logger: cfg.Logger, clock: cfg.Clock, reason: errNotTried, since: cfg.Clock(),
+		counting: periodic.Outage{Logger: cfg.Logger, Failing: "cannot count dead letters; trying again until it works", Working: "dead letters are counted again"},
 	}
 	var err error
 	i.metrics, err = newMetrics(cfg.Metrics, i)
@@ -118,7 +121,7 @@ func (i *Ingest) Run(ctx context.Context) error {
 	)
 	for ctx.Err() == nil {
 		if now := time.Now(); now.Sub(asked) > lagInterval { // not the injected clock: this limits the load on the source
-			i.askLag(ctx)
+			i.measure(ctx)
 			asked = now
 		}
 		err := i.once(ctx)
@@ -136,9 +139,22 @@ func (i *Ingest) Run(ctx context.Context) error {
 	return nil
 }
 
-func (i *Ingest) askLag(ctx context.Context) {
+// measure asks the source for its lag and its dead letters.
+func (i *Ingest) measure(ctx context.Context) {
 	if lag, err := i.source.Lag(ctx); err == nil && lag >= 0 {
 		i.metrics.lag.Set(float64(lag))
+	}
+	if i.Probe(ctx) != nil {
+		return // why is logged and answered already
+	}
+	limited, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	n, err := i.source.Waiting(limited)
+	if err == nil {
+		i.metrics.deadLetters.WithLabelValues(i.source.Name()).Set(float64(n))
+	}
+	if ctx.Err() == nil {
+		i.counting.LogTransition(ctx, err)
 	}
 }
 
@@ -644,8 +660,9 @@ func moveError(moved bool, err error) error {
 }
 
 type metrics struct {
-	messages *prometheus.CounterVec
-	lag      prometheus.Gauge
+	messages    *prometheus.CounterVec
+	lag         prometheus.Gauge
+	deadLetters *prometheus.GaugeVec
 }
 
 // newMetrics registers the metrics unless the registerer is nil.
@@ -656,6 +673,9 @@ func newMetrics(register prometheus.Registerer, of *Ingest) (*metrics, error) {
 			Help: "Messages that this process ingested, by outcome: appended; skipped, because the log had them; dead, because the log refuses them.",
 		}, []string{"outcome"}),
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{Name: "ledgerfeed_ingest_lag_messages", Help: "Messages of the source that are not ingested yet."}),
+		deadLetters: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ledgerfeed_ingest_dead_letters", Help: fmt.Sprintf("Messages of the source that the log has refused and that wait as dead letters; %d stands for so many or more.", MostWaiting),
+		}, []string{"source"}),
 	}
 	up := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ledgerfeed_ingest_source_up", Help: "1 while messages of the source can be ingested, 0 otherwise.",
@@ -671,7 +691,7 @@ func newMetrics(register prometheus.Registerer, of *Ingest) (*metrics, error) {
 	if register == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.messages, m.lag, up} {
+	for _, c := range []prometheus.Collector{m.messages, m.lag, m.deadLetters, up} {
 		if err := register.Register(c); err != nil {
 			return nil, fmt.Errorf("ingest: register metrics: %w", err)
 		}
@@ -692,6 +712,8 @@ type Source interface {
 
 	// Lag returns how many messages are waiting; -1: unknown.
 	Lag(ctx context.Context) (int64, error)
+
+	DeadLetters
 
 	Close()
 }

@@ -81,7 +81,7 @@ type OutboxSource struct {
 
 // OpenOutbox prepares to read an outbox; it does not connect yet.
 func OpenOutbox(ctx context.Context, target *Target) (*OutboxSource, error) {
-	pool, err := pg.Open(ctx, target.URL, pg.Options{MaxConns: connections})
+	pool, err := pg.Open(ctx, target.URL, pg.Options{MaxConns: connections, Later: true})
 	if err != nil {
 		return nil, fmt.Errorf("open the database of the outbox: %w", err)
 	}

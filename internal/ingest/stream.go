@@ -53,7 +53,7 @@ const (
 type StreamConfig struct {
 	Target *bus.Target // the source reads the messages below its Subject
 	Name   string      // of the source, under which its position is stored
-	Pool   pg.DB       // of the log's database
+	Pool   pg.DB       // of the log's database; dead letters do not need it
 	Bus    bus.Config
 }
 
@@ -222,7 +222,7 @@ func (s *StreamSource) gather(ctx context.Context) (*Batch, error) {
 		}
 		bytes += len(msg.Data())
 		s.read = meta.Sequence.Stream
-		b.Messages = append(b.Messages, s.message(msg))
+		b.Messages = append(b.Messages, s.message(msg.Subject(), msg.Headers(), msg.Data(), strconv.FormatUint(s.read, 10)))
 	}
 	if len(b.Messages) == 0 {
 		if !s.conn.IsConnected() {
@@ -248,18 +248,18 @@ var errNotConnected = errors.New("there is no connection to NATS")
 const metadataSequence = "stream_sequence"
 
 // message converts a NATS message to Watermill's. The Nats-Msg-Id replaces a missing UUID.
-func (s *StreamSource) message(msg jetstream.Msg) Message {
-	m := Message{Subject: msg.Subject(), Headers: headers(msg.Headers())}
+func (s *StreamSource) message(subject string, header nats.Header, data []byte, sequence string) Message {
+	m := Message{Subject: subject, Headers: headers(header)}
 	m.Tokens = strings.Split(strings.TrimPrefix(m.Subject, s.target.Subject+"."), ".")
 	var err error
-	m.Message, err = s.format.Unmarshal(&nats.Msg{Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data()})
+	m.Message, err = s.format.Unmarshal(&nats.Msg{Subject: subject, Header: header, Data: data})
 	if err != nil {
-		m.Message, m.Fault = message.NewMessage("", msg.Data()), fmt.Errorf("the message cannot be read: %w", err)
+		m.Message, m.Fault = message.NewMessage("", data), fmt.Errorf("the message cannot be read: %w", err)
 	}
 	if m.UUID == "" {
-		m.UUID = msg.Headers().Get(nats.MsgIdHdr)
+		m.UUID = header.Get(nats.MsgIdHdr)
 	}
-	m.Metadata.Set(metadataSequence, strconv.FormatUint(s.read, 10))
+	m.Metadata.Set(metadataSequence, sequence)
 	return m
 }
 
@@ -278,7 +278,10 @@ func headers(h nats.Header) []byte {
 // done publishes dead letters and moves the position.
 func (s *StreamSource) done(ctx context.Context, before, after uint64, dead []Dead) error {
 	for i := range dead {
-		if err := s.bury(ctx, &dead[i]); err != nil {
+		// The id has the time the stream was created, because a stream that is created again reuses
+		// sequences.
+		id := fmt.Sprintf("%s/%d/%s", s.target.Stream, s.created.UnixMicro(), dead[i].Message.Metadata.Get(metadataSequence))
+		if err := s.bury(ctx, &dead[i], jetstream.WithMsgID(id)); err != nil {
 			return err
 		}
 	}
@@ -291,9 +294,9 @@ func (s *StreamSource) done(ctx context.Context, before, after uint64, dead []De
 
 // bury publishes a dead letter. If the broker refuses its size, it publishes the letter without the
 // payload and the headers: the message stays in its own stream.
-func (s *StreamSource) bury(ctx context.Context, d *Dead) error {
-	letter, sequence := d.Letter(), d.Message.Metadata.Get(metadataSequence)
-	out := nats.NewMsg(s.target.Subject + streamDeadSuffix)
+func (s *StreamSource) bury(ctx context.Context, d *Dead, options ...jetstream.PublishOpt) error {
+	letter := d.Letter()
+	out := nats.NewMsg(s.deadSubject())
 	out.Data = letter.Payload
 	if len(d.Message.UUID) <= streamMaxUUID {
 		out.Header.Set(wmnats.WatermillUUIDHdr, d.Message.UUID)
@@ -301,16 +304,13 @@ func (s *StreamSource) bury(ctx context.Context, d *Dead) error {
 	for name, value := range letter.Metadata {
 		out.Header.Set(name, value)
 	}
-	out.Header.Set(metadataSequence, sequence)
-	// The id has the time the stream was created, because a stream that is created again reuses
-	// sequences.
-	id := fmt.Sprintf("%s/%d/%s", s.target.Stream, s.created.UnixMicro(), sequence)
-	_, err := s.js.PublishMsg(ctx, out, jetstream.WithMsgID(id))
+	out.Header.Set(metadataSequence, d.Message.Metadata.Get(metadataSequence))
+	_, err := s.js.PublishMsg(ctx, out, options...)
 	if tooLarge(err) && len(out.Data) > 0 {
 		out.Header.Set(MetadataCut, fmt.Sprintf("the payload (%d bytes) and the headers", len(out.Data)))
 		out.Header.Del(MetadataHeaders)
 		out.Data = nil
-		_, err = s.js.PublishMsg(ctx, out, jetstream.WithMsgID(id))
+		_, err = s.js.PublishMsg(ctx, out, options...)
 	}
 	if err != nil {
 		return fmt.Errorf("publish a dead letter to %s, which a stream has to have: %w", out.Subject, err)
