@@ -105,6 +105,7 @@ workspace list, secret-key check and secret-key rotate use all of them in turn.`
 		repair.ExplainCommand(env),
 		repair.QuarantineCommand(env),
 		repair.AnomalyCommand(env),
+		repair.IngestCommand(env),
 		repair.PersonCommand(env),
 		configCommand(env),
 		openapiCommand(env),

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -140,15 +138,7 @@ func (g giveUp) confirm(env *cli.Env, secrets int, missing error) error {
 	if g.yes || secrets == 0 {
 		return nil
 	}
-	fmt.Fprintf(env.ErrOut, "%v.\n\nSecrets of webhooks that become unreadable for ever: %d. Their receivers hear nothing until each has a new secret.\nType yes to go on: ", missing, secrets)
-	answer, err := bufio.NewReader(env.In).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("cannot read the answer: %w", err)
-	}
-	if strings.TrimSpace(answer) != "yes" {
-		return fmt.Errorf("nothing was changed: the answer was not yes; in scripts, --yes gives up %s without asking", plural.Of(secrets, "secret", "secrets"))
-	}
-	return nil
+	return env.Confirm(fmt.Sprintf("%v.\n\nSecrets of webhooks that become unreadable for ever: %d. Their receivers hear nothing until each has a new secret.", missing, secrets))
 }
 
 func secretKeyRotateCommand(env *cli.Env) *cobra.Command {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -196,6 +199,29 @@ func (e *Env) Print(v any, text func(io.Writer) error) error {
 		return fmt.Errorf("cannot write the result: %w", err)
 	}
 	return nil
+}
+
+// Confirm asks the person whether to go on, unless a flag --yes has said so.
+func (e *Env) Confirm(about string) error {
+	fmt.Fprintf(e.ErrOut, "%s\nType yes to go on: ", about)
+	answer, err := bufio.NewReader(e.In).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("cannot read the answer: %w", err)
+	}
+	if strings.TrimSpace(answer) != "yes" {
+		return errors.New("nothing was changed: the answer was not yes; in scripts, --yes goes on without asking")
+	}
+	return nil
+}
+
+// Printable replaces what could move a terminal's cursor in a text that others have chosen.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, text)
 }
 
 // Deps is an open database with what commands do their work with.

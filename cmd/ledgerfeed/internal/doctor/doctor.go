@@ -69,6 +69,7 @@ func checks() []check {
 		{"people", checkPeople},
 		{"webhooks", checkWebhooks},
 		{"relays", checkRelays},
+		{"dead letters", checkDeadLetters},
 		{"mail server", checkMailServer},
 		{"identity provider", checkIdentityProvider},
 	}

@@ -260,6 +260,26 @@ func checkRelays(ctx context.Context, x *examination) ([]Finding, error) {
 	return list, nil
 }
 
+// checkDeadLetters looks for messages that ingest could not append.
+func checkDeadLetters(ctx context.Context, x *examination) ([]Finding, error) {
+	d := service.LookAtDeadLetters(ctx, x.env)
+	switch {
+	case d == nil:
+		return ok("LEDGERFEED_INGEST_URL is not set here"), nil
+	case d.Problem != "":
+		return []Finding{{
+			Level: Error, Text: fmt.Sprintf("cannot read the dead letters of %s: %s", d.Source, d.Problem),
+			Do: "check LEDGERFEED_INGEST_URL, that this machine may connect to it, and the rights and streams that docs/operations/ingest.md asks for",
+		}}, nil
+	case d.Count > 0:
+		return []Finding{{
+			Level: Error, Text: fmt.Sprintf("%s; the newest, of %s: %s", d.Counted(), domain.FormatTime(d.Newest), d.Reason),
+			Do: "ledgerfeed ingest dead list shows them; remove the cause, and run ledgerfeed ingest dead retry --all, or ingest dead drop for what nobody needs",
+		}}, nil
+	}
+	return ok("%s has none", d.Source), nil
+}
+
 // checkAPIKeys looks for keys that were made under another brand: a key begins with the
 // brand, so that all of them are refused once LEDGERFEED_BRAND is another one.
 func checkAPIKeys(ctx context.Context, x *examination) ([]Finding, error) {

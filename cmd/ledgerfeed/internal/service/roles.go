@@ -27,7 +27,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
@@ -452,50 +451,6 @@ func prepareRelay(s *Service, control *pg.Share) error {
 	s.probes.add(RoleRelay, r.Probe)
 	s.Add("relay", r.Run)
 	return nil
-}
-
-// prepareIngest prepares what appends messages of another system.
-func prepareIngest(ctx context.Context, s *Service) error {
-	pool := s.share(RoleIngest, nil)
-	// A log on connections of its own: appends that wait for a held workspace keep none of
-	// those of others.
-	log, err := eventlog.New(eventlog.Config{Pool: pool, Clock: s.env.Clock, Notify: s.notifier.Notify, Tracer: s.env.Traces.Tracer()})
-	if err != nil {
-		return err
-	}
-	rules, address, err := ingest.CutRules(s.env.Settings.IngestURL)
-	if err != nil {
-		return fmt.Errorf("LEDGERFEED_INGEST_URL: %w", err)
-	}
-	source, err := openSource(ctx, s, pool, rules.Name, address)
-	if err != nil {
-		return fmt.Errorf("LEDGERFEED_INGEST_URL: %w", err)
-	}
-	i, err := ingest.New(ingest.Config{Source: source, Rules: rules, CreateWorkspaces: s.env.Settings.CreateWorkspaces, Log: log, Logger: s.env.Logger, Clock: s.env.Clock, Metrics: s.metrics})
-	if err != nil {
-		return err
-	}
-	s.probes.add(RoleIngest, i.Probe)
-	s.Add("ingest", i.Run)
-	return nil
-}
-
-// openSource opens an outbox or a stream, by the scheme of the address.
-func openSource(ctx context.Context, s *Service, pool pg.DB, name, address string) (ingest.Source, error) {
-	if strings.HasPrefix(address, "postgres") {
-		target, err := ingest.ParseTarget(address)
-		if err != nil {
-			return nil, err
-		}
-		return ingest.OpenOutbox(ctx, target)
-	}
-	target, err := bus.ParseTarget(address)
-	if err != nil {
-		return nil, err
-	}
-	return ingest.OpenStream(ingest.StreamConfig{
-		Target: target, Name: name, Pool: pool, Bus: bus.Config{Name: "ledgerfeed " + name, Logger: s.env.Logger},
-	})
 }
 
 // pageOptions are those of a pool that reads pages.

@@ -30,6 +30,7 @@ type view struct {
 	Projections []*projections.Status `json:"projections"`
 	Delivery    []dispatch.Lag        `json:"delivery"`               // one for each webhook
 	Relays      []relay.Status        `json:"relays"`                 // one for each that ever ran
+	DeadLetters *service.DeadLetters  `json:"dead_letters,omitempty"` // of the source at LEDGERFEED_INGEST_URL
 	Standbys    *standby.State        `json:"standbys,omitempty"`     // at LEDGERFEED_READ_DATABASE_URL
 	NotReadable []string              `json:"not_readable,omitempty"` // what this account of PostgreSQL may not read
 	Connections *service.ServerUse    `json:"connections"`            // of PostgreSQL, by the processes that serve
@@ -46,8 +47,8 @@ func Command(env *cli.Env) *cobra.Command {
 		Use:   "status",
 		Short: "Show how far the read models are, anomalies, and quarantined workspaces",
 		Long: `Show how far the read models, webhooks, relays and standbys are. The command also shows
-anomalies, quarantined workspaces, the serving processes, and how many connections to
-PostgreSQL they have.
+anomalies, quarantined workspaces, dead letters of the source at LEDGERFEED_INGEST_URL,
+the serving processes, and how many connections to PostgreSQL they have.
 
 It counts the first 1000 anomalies of each workspace, and lists them with --json.
 ledgerfeed anomaly show has all of them.`,
@@ -78,6 +79,7 @@ ledgerfeed anomaly show has all of them.`,
 				if v.Relays, err = relay.ReadStatus(ctx, d.Pool, workspace); err != nil {
 					return err
 				}
+				v.DeadLetters = service.LookAtDeadLetters(ctx, env)
 				if v.Standbys, err = service.LookAtStandbys(ctx, env, d.Pool); err != nil {
 					return err
 				}
@@ -89,7 +91,7 @@ ledgerfeed anomaly show has all of them.`,
 					return err
 				}
 				return env.Print(v, func(out io.Writer) error {
-					return errors.Join(writeStatus(out, s), writeLags(out, &v), writeRelays(out, v.Relays), writeStandbys(out, v.Standbys), writeConnections(out, v.Connections, d.Pooled), writeAnomalies(out, groups))
+					return errors.Join(writeStatus(out, s), writeLags(out, &v), writeRelays(out, v.Relays), writeDeadLetters(out, v.DeadLetters), writeStandbys(out, v.Standbys), writeConnections(out, v.Connections, d.Pooled), writeAnomalies(out, groups))
 				})
 			})
 		}),
@@ -195,6 +197,17 @@ func writeRelays(out io.Writer, list []relay.Status) error {
 		}
 	}
 	return nil
+}
+
+func writeDeadLetters(out io.Writer, d *service.DeadLetters) (err error) {
+	switch {
+	case d == nil:
+	case d.Problem != "":
+		_, err = fmt.Fprintf(out, "\nThe dead letters of %s cannot be counted: %s.\n", d.Source, d.Problem)
+	case d.Count > 0:
+		_, err = fmt.Fprintf(out, "\n%s: ledgerfeed ingest dead list says why.\n", d.Counted())
+	}
+	return err
 }
 
 func writeStandbys(out io.Writer, is *standby.State) (err error) {
