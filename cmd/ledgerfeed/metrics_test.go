@@ -64,8 +64,8 @@ func TestMetrics(t *testing.T) {
 			exists[m[1]+"_bucket"], exists[m[1]+"_count"], exists[m[1]+"_sum"] = true, true, true
 		}
 	}
-	// Only with a certificate, after the first wait and the first whole list.
-	rare := []string{"ledgerfeed_tls_certificate_expiry_timestamp_seconds", "ledgerfeed_api_waits_total", "ledgerfeed_api_whole_list_seconds_count"}
+	// Only with a certificate, with the role ingest, after the first wait and the first whole list.
+	rare := []string{"ledgerfeed_tls_certificate_expiry_timestamp_seconds", "ledgerfeed_ingest_dead_letters", "ledgerfeed_api_waits_total", "ledgerfeed_api_whole_list_seconds_count"}
 	for _, name := range rare {
 		exists[name] = true
 	}

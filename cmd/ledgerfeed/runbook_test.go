@@ -234,7 +234,7 @@ func runbooks() map[string]func(*tried) {
 		"LedgerfeedDown": tryDown, "LedgerfeedRoleGone": tryRoleGone, "LedgerfeedProcessDown": tryProcessDown,
 		"LedgerfeedNotReady": tryNotReady, "LedgerfeedAPIErrors": tryAPIErrors, "LedgerfeedStale": tryStale,
 		"LedgerfeedQuarantined": tryQuarantined, "LedgerfeedReadModelsDiffer": tryReadModelsDiffer, "LedgerfeedUndelivered": tryUndelivered,
-		"LedgerfeedAnomalies": tryAnomalies, "LedgerfeedWebhooksFail": tryWebhooksFail, "LedgerfeedNotificationsInterrupted": tryNotifications,
+		"LedgerfeedAnomalies": tryAnomalies, "LedgerfeedDeadLetters": tryDeadLetters, "LedgerfeedWebhooksFail": tryWebhooksFail, "LedgerfeedNotificationsInterrupted": tryNotifications,
 		"LedgerfeedAPISlow": tryAPISlow, "LedgerfeedPoolBusy": tryPoolBusy, "LedgerfeedConnectionsRefused": tryConnectionsRefused, "LedgerfeedDatabaseFull": tryDatabaseFull,
 		"LedgerfeedMailFails": tryMailFails, "LedgerfeedCertificateExpires": tryCertificateExpires, "LedgerfeedStateUnknown": tryStateUnknown,
 		"LedgerfeedTreesBehind": tryTreesBehind, "LedgerfeedWitnessRefuses": tryWitnessRefuses, "LedgerfeedWitnessAway": tryWitnessAway,
@@ -439,6 +439,28 @@ func tryAnomalies(x *tried) {
 	x.runAlso("anomaly", "show", "acme")
 	x.runAlso("anomaly", "acknowledge", "acme", "--all", "--note", "told the producer")
 	mended := x.until("ledgerfeed_anomalies_waiting", zero)
+	x.judge("mended", mended, mended, false)
+}
+
+func tryDeadLetters(x *tried) {
+	x.settings = []string{"LEDGERFEED_INGEST_URL=" + x.url, "LEDGERFEED_CREATE_WORKSPACES=false"}
+	x.serve("ingest")
+	sound := x.until("ledgerfeed_ingest_dead_letters", zero)
+	x.judge("sound", sound, sound, false)
+	x.exec(`INSERT INTO watermill_ledgerfeed (uuid, payload, metadata, transaction_id)
+		VALUES ('m1', '{"workspace_id":"shop","type":"client.recorded","data":{"client_id":"c","name":"n"}}', '{}', pg_current_xact_id()), ('m2', '[]', '{}', pg_current_xact_id())`)
+	broken := x.until("ledgerfeed_ingest_dead_letters", above(1))
+	x.judge("broken", broken, broken, true)
+	x.runs("ledgerfeed ingest dead list", cli.ExitDone, "there is no workspace shop")
+	x.runAlso("workspace", "create", "--id", "shop")
+	x.runs("ledgerfeed ingest dead retry --all", cli.ExitFailed, "want an entry")
+	x.hasOnItsPage("`ingest dead drop`")
+	c := command(x.T, x.url, "ingest", "dead", "drop", "--all", "--yes")
+	c.Env = append(c.Env, x.settings...)
+	if r := runCommand(x.T, c); r.code != cli.ExitDone {
+		x.Errorf("%+v", r)
+	}
+	mended := x.until("ledgerfeed_ingest_dead_letters", zero)
 	x.judge("mended", mended, mended, false)
 }
 
