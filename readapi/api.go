@@ -52,7 +52,7 @@ func New(cfg Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages, err := newPages(info, cfg.Signing, document, answers)
+	pages, err := newPages(info, cfg.Signing, document)
 	if err != nil {
 		return nil, err
 	}

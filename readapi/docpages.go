@@ -18,43 +18,31 @@ type page struct {
 }
 
 // newPages makes the pages of the documentation, by path.
-func newPages(info openapi.Info, keys *signingkey.Keys, document []byte, answers *answer.Renderer) (map[string]page, error) {
+func newPages(info openapi.Info, keys *signingkey.Keys, document []byte) (map[string]page, error) {
 	const html = "text/html; charset=utf-8"
 	pages := map[string]page{"/": {"/", answer.Redirect("docs")}}
-	add := func(path, route, contentType, policy string, body []byte) error {
-		p, err := answers.NewPage(contentType, policy, body)
-		pages[path] = page{route, p}
-		return err
+	add := func(path, route, contentType, policy string, body []byte) {
+		pages[path] = page{route, answer.NewPage(contentType, policy, body)}
 	}
 	body, err := reference.Page(info)
 	if err != nil {
 		return nil, err
 	}
-	if err := add("/docs", "/docs", html, reference.Policy(body), body); err != nil {
-		return nil, err
-	}
-	if err := add("/docs/openapi.json", "/docs/openapi.json", "application/json", "", document); err != nil {
-		return nil, err
-	}
+	add("/docs", "/docs", html, reference.Policy(body), body)
+	add("/docs/openapi.json", "/docs/openapi.json", "application/json", "", document)
 	if body, err = reference.KeysPage(info, keys); err != nil {
 		return nil, err
 	}
-	if err := add(reference.KeysPath, reference.KeysPath, html, reference.Policy(body), body); err != nil {
-		return nil, err
-	}
+	add(reference.KeysPath, reference.KeysPath, html, reference.Policy(body), body)
 	if body, err = reference.KeysText(info, keys); err != nil {
 		return nil, err
 	}
-	if err := add(reference.KeysTextPath, reference.KeysTextPath, "text/plain; charset=utf-8", "", body); err != nil {
-		return nil, err
-	}
+	add(reference.KeysTextPath, reference.KeysTextPath, "text/plain; charset=utf-8", "", body)
 	for _, status := range reference.Statuses() {
 		if body, err = reference.ErrorPage(status); err != nil {
 			return nil, err
 		}
-		if err := add("/docs/errors/"+strconv.Itoa(status), "/docs/errors/{status}", html, reference.Policy(body), body); err != nil {
-			return nil, err
-		}
+		add("/docs/errors/"+strconv.Itoa(status), "/docs/errors/{status}", html, reference.Policy(body), body)
 	}
 	return pages, nil
 }

@@ -5,37 +5,34 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
+	"sync"
 )
 
 // Page is an answer that is the same for everybody, such as a page of the
-// documentation. It is compressed once.
+// documentation. It is compressed once, for the first caller who accepts an encoding.
 type Page struct {
 	contentType []string
 	policy      []string // Content-Security-Policy; nil: none
 	location    []string // nil: it is no redirect
 	tag         string
-	encoded     [Zstd + 1][]byte
+	body        []byte
+	encoded     [Zstd + 1]struct {
+		once sync.Once
+		Encoded
+	}
 }
 
 // Redirect returns a page that redirects to another address.
 func Redirect(to string) *Page { return &Page{location: []string{to}} }
 
 // NewPage prepares a page. policy is its Content-Security-Policy; empty: none.
-func (r *Renderer) NewPage(contentType, policy string, body []byte) (*Page, error) {
+func NewPage(contentType, policy string, body []byte) *Page {
 	sum := sha256.Sum256(body)
-	p := &Page{contentType: []string{contentType}, tag: base64.RawURLEncoding.EncodeToString(sum[:15])}
+	p := &Page{contentType: []string{contentType}, body: body, tag: base64.RawURLEncoding.EncodeToString(sum[:15])}
 	if policy != "" {
 		p.policy = []string{policy}
 	}
-	p.encoded[Identity] = body
-	for _, e := range [...]Encoding{Gzip, Zstd} {
-		var b bytes.Buffer
-		if err := r.codecs.compress(&b, e, body); err != nil {
-			return nil, err
-		}
-		p.encoded[e] = b.Bytes()
-	}
-	return p, nil
+	return p
 }
 
 // Page answers with a page.
@@ -52,12 +49,10 @@ func (w *Writer) Page(p *Page) {
 		w.NotModified(current)
 		return
 	}
-	best := Identity
-	if len(p.encoded[Identity]) > compressAbove {
-		best = w.Preferred()
-	}
 	if p.policy != nil {
 		w.w.Header()[HeaderPolicyOfContent] = p.policy
 	}
-	w.ok(p.contentType, Encoded{best, p.encoded[best]}, p.tag)
+	kept := &p.encoded[w.Preferred()]
+	kept.once.Do(func() { kept.Encoded = w.Encode(&bytes.Buffer{}, p.body) })
+	w.ok(p.contentType, kept.Encoded, p.tag)
 }
