@@ -2,7 +2,6 @@ package readapi
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
@@ -17,33 +16,36 @@ type page struct {
 	*answer.Page
 }
 
+// robots lets search engines read the documentation alone.
+const robots = "User-agent: *\nAllow: " + reference.Root + "\nAllow: /llms.txt\nDisallow: /\n"
+
 // newPages makes the pages of the documentation, by path.
 func newPages(info openapi.Info, keys *signingkey.Keys, document []byte) (map[string]page, error) {
-	const html = "text/html; charset=utf-8"
+	list, err := reference.Pages(info, keys, reference.Under(reference.Root))
+	if err != nil {
+		return nil, err
+	}
+	keysText, err := reference.KeysText(info, keys)
+	if err != nil {
+		return nil, err
+	}
 	pages := map[string]page{"/": {"/", answer.Redirect("docs")}}
 	add := func(path, route, contentType, policy string, body []byte) {
 		pages[path] = page{route, answer.NewPage(contentType, policy, body)}
 	}
-	body, err := reference.Page(info)
-	if err != nil {
-		return nil, err
-	}
-	add("/docs", "/docs", html, reference.Policy(body), body)
-	add("/docs/openapi.json", "/docs/openapi.json", "application/json", "", document)
-	if body, err = reference.KeysPage(info, keys); err != nil {
-		return nil, err
-	}
-	add(reference.KeysPath, reference.KeysPath, html, reference.Policy(body), body)
-	if body, err = reference.KeysText(info, keys); err != nil {
-		return nil, err
-	}
-	add(reference.KeysTextPath, reference.KeysTextPath, "text/plain; charset=utf-8", "", body)
-	for _, status := range reference.Statuses() {
-		if body, err = reference.ErrorPage(status); err != nil {
-			return nil, err
+	const plain = "text/plain; charset=utf-8"
+	for _, p := range list {
+		path, route := reference.Root, reference.Root
+		if p.Path != "" {
+			path, route = path+"/"+p.Path, route+"/{page}"
 		}
-		add("/docs/errors/"+strconv.Itoa(status), "/docs/errors/{status}", html, reference.Policy(body), body)
+		add(path, route, "text/html; charset=utf-8", reference.Policy(p.HTML), p.HTML)
+		add(path+".md", route+".md", "text/markdown; charset=utf-8", "", p.Markdown)
 	}
+	for path, text := range map[string][]byte{reference.KeysTextPath: keysText, "/llms.txt": reference.LLMs(info, list), "/robots.txt": []byte(robots)} {
+		add(path, path, plain, "", text)
+	}
+	add("/docs/openapi.json", "/docs/openapi.json", "application/json", "", document)
 	return pages, nil
 }
 

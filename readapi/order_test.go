@@ -201,8 +201,12 @@ func checkHeaders(t testing.TB, what string, r reply) {
 	if r.header.Get("Content-Security-Policy") != "" { // a page for people
 		wantType = "text/html; charset=utf-8"
 	}
-	if what == "/docs/keys.txt" {
+	switch what {
+	case "/docs/keys.txt", "/llms.txt", "/robots.txt":
 		wantType = "text/plain; charset=utf-8"
+	}
+	if strings.HasPrefix(what, "/docs") && strings.HasSuffix(what, ".md") {
+		wantType = "text/markdown; charset=utf-8"
 	}
 	switch {
 	case r.status >= 400:

@@ -3,7 +3,6 @@ package readapi_test
 import (
 	"bytes"
 	"crypto/rand"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -22,14 +21,21 @@ func TestPagesWithoutAKey(t *testing.T) {
 	keys := testkit.Must(signingkey.Parse(testkit.Must(signingkey.New(rand.Reader))(t)))(t)
 	s := newStand(t, func(c *readapi.Config) { c.Signing = keys })
 	info := openapi.Info{BaseURL: "https://api.example.com", DocsURL: docsURL}
+	list := testkit.Must(reference.Pages(info, keys, reference.Under(reference.Root)))(t)
 	pages := map[string][]byte{
-		"/docs":              testkit.Must(reference.Page(info))(t),
 		"/docs/openapi.json": testkit.Must(openapi.Document(info))(t),
-		"/docs/keys":         testkit.Must(reference.KeysPage(info, keys))(t),
 		"/docs/keys.txt":     testkit.Must(reference.KeysText(info, keys))(t),
+		"/llms.txt":          reference.LLMs(info, list),
+		"/robots.txt":        []byte("User-agent: *\nAllow: /docs\nAllow: /llms.txt\nDisallow: /\n"),
 	}
-	for _, status := range reference.Statuses() {
-		pages[fmt.Sprintf("/docs/errors/%d", status)] = testkit.Must(reference.ErrorPage(status))(t)
+	for _, p := range list {
+		path := "/" + reference.Under(reference.Root)(p.Path)
+		pages[path], pages[path+".md"] = p.HTML, p.Markdown
+	}
+	for _, path := range []string{"/docs", "/docs.md", "/docs/invoices", "/docs/guides/changing-keys.md", "/docs/errors/400", "/docs/errors/503.md", "/docs/keys"} {
+		if pages[path] == nil {
+			t.Errorf("there is no page %s", path)
+		}
 	}
 	for path, want := range pages {
 		whole := s.exchange(http.MethodGet, path, "")
@@ -64,7 +70,7 @@ func TestPagesWithoutAKey(t *testing.T) {
 			t.Errorf("%s is %s with the policy %q", path, whole.header.Get("Content-Type"), policy)
 		}
 	}
-	for _, path := range []string{"/docs/", "/docs/errors", "/docs/errors/418", "/docs/openapi", "/Docs", "/docs/keys/", "/docs/keys.json"} {
+	for _, path := range []string{"/docs/", "/docs/guides", "/docs/invoices/", "/docs/none.md", "/docs/errors/418", "/docs/openapi", "/Docs", "/docs/keys/", "/docs/keys.json"} {
 		if r := s.exchange(http.MethodGet, path, ""); r.status != http.StatusUnauthorized {
 			t.Errorf("%s, which does not exist, is answered %d", path, r.status)
 		}

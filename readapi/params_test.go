@@ -148,7 +148,7 @@ func TestUnknownPaths(t *testing.T) {
 	s.project("other", 0)
 	key := s.key("acme", allPermissions()...)
 	for _, path := range []string{
-		"/docs/", "/docs/errors", "/docs/errors/418", "/v1", "/v1/", "/v2/invoices", "/v1/invoice", "/V1/invoices", "/v1/Invoices", "/v1/invoices/", "/v1/invoices/in_1/",
+		"/docs/", "/docs/guides", "/docs/errors/418", "/docs/invoices.html", "/v1", "/v1/", "/v2/invoices", "/v1/invoice", "/V1/invoices", "/v1/Invoices", "/v1/invoices/", "/v1/invoices/in_1/",
 		"/v1/invoices/in_1/x", "/v1//invoices", "//v1/invoices", "/v1/invoices//", "/v1/clients//credit", "/v1/clients/cl_1/credit/",
 		"/v1/invoices%2Fin_1", "/v1%2finvoices", "/v1/clients/cl_1%2Fcredit", "/v1/./invoices", "/v1/x/../invoices", "/v1/credit",
 		"/v1/me/", "/v1/openapi", "/v1/openapi.json/", "/v1/invoices/in_2", "/v1/invoices/%00", "/v1/invoices/%ff", "/v1/invoices/a%20b",

@@ -4,29 +4,28 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
 )
 
 func openapiCommand(env *cli.Env) *cobra.Command {
-	var (
-		file string
-		html bool
-	)
+	var file, html string
 	c := &cobra.Command{
 		Use:   "openapi",
 		Short: "Write the API's description (OpenAPI 3.1)",
 		Args:  cli.ExactArgs(0),
 		RunE: env.Run(func(context.Context, []string) error {
-			describe := openapi.Document
-			if html {
-				describe = reference.Page
+			info := openapi.Info{Brand: env.Settings.Brand, BaseURL: env.Settings.BaseURL, DocsURL: env.Settings.DocsURL}
+			if html != "" {
+				return writePages(env, info, html)
 			}
-			document, err := describe(openapi.Info{Brand: env.Settings.Brand, BaseURL: env.Settings.BaseURL, DocsURL: env.Settings.DocsURL})
+			document, err := openapi.Document(info)
 			if err != nil {
 				return err
 			}
@@ -40,7 +39,36 @@ func openapiCommand(env *cli.Env) *cobra.Command {
 			return nil
 		}),
 	}
-	c.Flags().BoolVar(&html, "html", false, "write an HTML page for people that needs no other file")
+	c.Flags().StringVar(&html, "html", "", "write the pages for people instead, into this `directory`; index.html is the first one")
 	c.Flags().StringVarP(&file, "output", "o", "", "write to this file instead of standard output")
+	c.MarkFlagsMutuallyExclusive("html", "output")
 	return c
+}
+
+// writePages writes the pages for people as files that link to each other.
+func writePages(env *cli.Env, info openapi.Info, directory string) error {
+	keys, err := proof.ReadKeys(env)
+	if err != nil {
+		return err
+	}
+	address := func(path string) string {
+		if path == "" {
+			path = "index"
+		}
+		return path + ".html"
+	}
+	pages, err := reference.Pages(info, keys, address)
+	if err != nil {
+		return err
+	}
+	for _, p := range pages {
+		file := filepath.Join(directory, filepath.FromSlash(address(p.Path)))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // for a web server to read
+			return err
+		}
+		if err := os.WriteFile(file, p.HTML, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -26,7 +26,7 @@ import (
 // sample is a program of the reference.
 type sample struct{ operation, language, code string }
 
-// samplesOf are the programs on the page of the reference.
+// samplesOf are the programs on a page of the reference.
 func samplesOf(t *testing.T, page string) (list []sample) {
 	t.Helper()
 	for n := range testkit.Must(html.Parse(strings.NewReader(page)))(t).Descendants() {
@@ -148,9 +148,14 @@ func TestSamplesOfTheReference(t *testing.T) {
 	}
 	id := regexp.MustCompile(described[1] + `(/v1/[a-z-]+)/([a-z]+_[0-9a-z]+)`)
 	bundle := read.keptBundle()
-	samples := samplesOf(t, page)
-	if len(samples) == 0 {
-		t.Fatal("no samples found in the reference")
+	var samples []sample
+	_, contents := bodyOf(t, base+"/llms.txt")
+	for _, linked := range regexp.MustCompile(`\(`+described[1]+`(/docs/\S+)\.md\)`).FindAllStringSubmatch(contents, -1) {
+		_, page := bodyOf(t, base+linked[1])
+		samples = append(samples, samplesOf(t, page)...)
+	}
+	if len(samples) < 100 {
+		t.Fatalf("%d samples found in the reference", len(samples))
 	}
 	for _, s := range samples {
 		code := s.code

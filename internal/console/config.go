@@ -62,9 +62,8 @@ type Config struct {
 	// Signing holds the keys that sign checkpoints of event feeds; nil: nothing is signed.
 	Signing *signingkey.Keys
 
-	// Reference is the API reference, an HTML page that fetches nothing, with its style in one
-	// <style> element and its script in one <script> element; required.
-	Reference []byte
+	// Reference has the pages of the API reference, with addresses below ReferencePath; required.
+	Reference []*reference.Page
 
 	// Identity configures sign-in with an identity provider; nil: people sign in only with links.
 	Identity *session.IdentityConfig

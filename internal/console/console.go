@@ -21,7 +21,7 @@ type Console struct {
 	trail     *audit.Trail
 	site      *web.Site
 	assets    *web.Assets
-	reference []byte // the API reference page; its style and script are assets
+	reference map[string][]byte // pages of the API reference by path; their style and script are assets
 	handler   chi.Router
 	slow      *slow
 
@@ -45,7 +45,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.
 func (c *Console) routes() []web.Route {
 	return slices.Concat(
 		[]web.Route{
-			{Method: http.MethodGet, Pattern: "/api", Access: web.Anyone, Handle: c.referencePage},
+			{Method: http.MethodGet, Pattern: ReferencePath, Access: web.Anyone, Handle: c.referencePage},
+			{Method: http.MethodGet, Pattern: ReferencePath + "/*", Access: web.Anyone, Handle: c.referencePage},
 			{Method: http.MethodGet, Pattern: "/audit", Access: web.SignedIn, Heavy: true, Handle: c.auditPage},
 			{Method: http.MethodGet, Pattern: "/audit.csv", Access: web.SignedIn, Heavy: true, Handle: c.auditFile},
 		},
@@ -107,10 +108,4 @@ func (c *Console) checks(route *web.Route) []func(http.Handler) http.Handler {
 	case web.Admin:
 	}
 	return []func(http.Handler) http.Handler{signedIn(c.sessions), ownForm, admin, inTurn}
-}
-
-// referencePage serves the API reference to anyone, because it is not secret.
-func (c *Console) referencePage(r *web.Request) error {
-	r.WriteHTML(http.StatusOK, c.reference)
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
 )
 
 var signingSecret = regexp.MustCompile(`whsec_[0-9A-Za-z]{40}`)
@@ -230,7 +231,8 @@ func TestTurnedOffAndBack(t *testing.T) {
 func TestReference(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	page := s.stranger().get("/api").status(http.StatusOK).has("<h1>Ledgerfeed API</h1>").hasNot("<style").hasNot("<script>")
+	s.stranger().get("/api").status(http.StatusOK).has("<h1>Ledgerfeed API</h1>", `href="api/guides/pages"`)
+	page := s.stranger().get("/api/guides/pages").status(http.StatusOK).has("<h1>Pages and removed rows</h1>").hasNot("<style").hasNot("<script>")
 	style := regexp.MustCompile(`<link rel="stylesheet" href="(/assets/reference\.[0-9a-f]+\.css)"/>`).FindStringSubmatch(page.body)
 	if style == nil {
 		t.Fatalf("no style in %s", page.body)
@@ -240,11 +242,18 @@ func TestReference(t *testing.T) {
 	if script == nil {
 		t.Fatalf("no script in %s", page.body)
 	}
-	s.stranger().get(script[1]).status(http.StatusOK).has("IntersectionObserver")
+	s.stranger().get(script[1]).status(http.StatusOK).has("payout_sent_to_payroll_at")
+	for _, path := range []string{"/api/", "/api/none", "/api/guides"} {
+		s.stranger().get(path).status(http.StatusNotFound)
+	}
 	s.signIn(acme, session.Viewer).get("/keys").has(`href="/api"`)
-	for _, page := range []string{"<html></html>", "<html><style></style></html>"} {
-		if _, err := loadReference([]byte(page), s.console.assets); !errors.Is(err, errReference) {
-			t.Errorf("%s: %v", page, err)
+	for _, pages := range [][]string{nil, {"<html></html>"}, {"<style></style>"}, {"<style></style><script></script>", "<style>another</style><script></script>"}} {
+		var list []*reference.Page
+		for _, page := range pages {
+			list = append(list, &reference.Page{HTML: []byte(page)})
+		}
+		if _, err := loadReference(list, s.console.assets); !errors.Is(err, errReference) {
+			t.Errorf("%s: %v", pages, err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
@@ -89,18 +90,31 @@ func Document(info Info) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func tags() []object {
-	tag := func(name, description string) object { return object{{"name", name}, {"description", description}} }
-	return []object{
-		tag("Invoices", "Invoices, packages, credit notes and charges."),
-		tag("Payments", "Payments that the accounting system has confirmed."),
-		tag("Time entries", "Work that was recorded."),
-		tag("Contractors", "Who does the work."),
-		tag("Clients", "Who the work is for, and their credit."),
-		tag("Totals", "Sums over the rows of lists."),
-		tag("Events", "What happened, in order, for 30 days; also pushed by webhooks."),
-		tag("Proof", "The events as a transparency log that anybody can check (c2sp.org/tlog-tiles)."),
-		tag("Key", "The key itself, and this description."),
+func tags() (list []object) {
+	for _, g := range groups() {
+		list = append(list, object{{"name", g[0]}, {"description", g[1]}})
+	}
+	return list
+}
+
+// AboutGroup says what the endpoints of a group are about.
+func AboutGroup(name string) string {
+	list := groups()
+	return list[slices.IndexFunc(list, func(g [2]string) bool { return g[0] == name })][1]
+}
+
+// groups returns the groups of endpoints, with what they are about.
+func groups() [][2]string {
+	return [][2]string{
+		{"Invoices", "Invoices, packages, credit notes and charges."},
+		{"Payments", "Payments that the accounting system has confirmed."},
+		{"Time entries", "Work that was recorded."},
+		{"Contractors", "Who does the work."},
+		{"Clients", "Who the work is for, and their credit."},
+		{"Totals", "Sums over the rows of lists."},
+		{"Events", "What happened, in order, for 30 days; also pushed by webhooks."},
+		{"Proof", "The events as a transparency log that anybody can check (c2sp.org/tlog-tiles)."},
+		{"Key", "The key itself, and this description."},
 	}
 }
 

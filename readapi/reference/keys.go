@@ -53,15 +53,6 @@ func newKeysPage(info openapi.Info, keys *signingkey.Keys) (*keysPage, error) {
 	return p, nil
 }
 
-// KeysPage writes the page about signing keys. If keys is nil, the service signs nothing.
-func KeysPage(info openapi.Info, keys *signingkey.Keys) ([]byte, error) {
-	shown, err := newKeysPage(info, keys)
-	if err != nil {
-		return nil, err
-	}
-	return write("keys", shown)
-}
-
 // KeysText writes the verifier keys, one per line, the current one first. Lines that begin with #
 // are comments.
 func KeysText(info openapi.Info, keys *signingkey.Keys) ([]byte, error) {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,13 @@ func signingKeys(t *testing.T, n int) *signingkey.Keys {
 	return testkit.Must(signingkey.Parse(strings.Join(texts, ",")))(t)
 }
 
+// keysPage is the page about keys.
+func keysPage(t *testing.T, keys *signingkey.Keys) []byte {
+	t.Helper()
+	list := testkit.Must(reference.Pages(info(), keys, reference.Under(reference.Root)))(t)
+	return list[slices.IndexFunc(list, func(p *reference.Page) bool { return "/"+reference.Under(reference.Root)(p.Path) == reference.KeysPath })].HTML
+}
+
 // TestKeysPage: the page and its plain form have the verifier keys of the keys that sign,
 // in their order, and say so where there are none.
 func TestKeysPage(t *testing.T) {
@@ -35,7 +43,7 @@ func TestKeysPage(t *testing.T) {
 			keys = signingKeys(t, n)
 			want = testkit.Must(keys.Verifiers("api.example.com"))(t)
 		}
-		page := inspect(t, testkit.Must(reference.KeysPage(info(), keys))(t))
+		page := inspect(t, keysPage(t, keys))
 		text := string(testkit.Must(reference.KeysText(info(), keys))(t))
 		var lines []string
 		for line := range strings.Lines(text) {
@@ -67,11 +75,6 @@ func TestKeysPage(t *testing.T) {
 				t.Errorf("the name %s is missing: %s\n%s", name, page.text["feeds"], text)
 			}
 		}
-		for _, link := range page.links {
-			if link != "https://api.example.com/docs/keys.txt" && link != "../docs" && link != "#names" && !strings.HasPrefix(link, "https://c2sp.org/") {
-				t.Errorf("a link leads to %s", link)
-			}
-		}
 	}
 }
 
@@ -82,7 +85,7 @@ func TestCheckByHand(t *testing.T) {
 	keys := signingKeys(t, 1)
 	const name = "api.example.com/acme/events"
 	checkpoint := string(testkit.Must(keys.Sign(name, name+"\n1042\nday 2026-11-22\n"))(t))
-	root := testkit.Must(html.Parse(strings.NewReader(string(testkit.Must(reference.KeysPage(info(), keys))(t)))))(t)
+	root := testkit.Must(html.Parse(strings.NewReader(string(keysPage(t, keys)))))(t)
 	var typed string
 	for n := range root.Descendants() {
 		for _, a := range n.Attr {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"path"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -17,79 +17,112 @@ import (
 type object struct {
 	ID, Name string // such as object-time-entry, Time entry
 	About    string
-	Fields   []field
+	Fields   table
+	Inner    []inner
 	Example  string
 }
 
-// field describes a field of an object. The name of an inner object's field begins with the inner
+// inner has the fields of an object in a field, if they are not beside it.
+type inner struct {
+	table
+
+	Of string // the field; with [] if it is an array
+}
+
+// table describes fields or parameters.
+type table struct {
+	Head string // of the first column
+	Rows []row
+}
+
+// row describes a field or a parameter. The name of an inner object's field begins with the inner
 // object's name, such as client.id.
-type field struct{ Name, Values, Needs, Meaning string }
+type row struct{ ID, Name, Values, Needs, Meaning string }
 
-// resources returns the objects and their descriptions in the order in which they are shown.
-func resources() []object {
-	of := func(name, about string, fields []jsonform.FieldDescription) object {
-		return object{ID: objectID(name), Name: name, About: about, Fields: appendFields(nil, "", fields), Example: jsonform.ExampleOf(fields)}
-	}
-	total := func(name, path string) object {
-		table := route.Table()
-		r := table[slices.IndexFunc(table, func(r route.Route) bool { return r.Path == path })]
-		return of(name, "Sums over rows of a list: a row for each currency and for each of the values that group_by names.", r.Resource.Fields)
-	}
-	credit := of("Client credit", "What a client has paid in advance, and how it was used. The history is a list, newest first.", domain.CreditFields())
-	credit.Fields = append(credit.Fields, field{Name: "history", Values: "array", Meaning: "A page of the movements, newest first."})
-	credit.Fields = appendFields(credit.Fields, "history[].", domain.CreditMoveFields())
-	credit.Fields = append(credit.Fields,
-		field{Name: "has_more", Values: "true, false", Meaning: "Whether older movements are waiting behind next_cursor."},
-		field{Name: "next_cursor", Values: "text", Meaning: "Where the history goes on. Always given."})
-	credit.Example = strings.TrimSuffix(credit.Example, "}") + `,"history":[` + jsonform.ExampleOf(domain.CreditMoveFields()) + `],"has_more":false,"next_cursor":"q83vEjRWeJASNFZ4kBI0Vg"}`
-	return []object{
-		of("Invoice", "What a client is billed for a period: an invoice, a credit note or a package. The documents that were issued for it are in issued_invoices.", domain.InvoiceFields()),
-		of("Charge", "An amount beside the time, such as materials or a fee.", domain.ChargeFields()),
-		of("Payment", "Money that the accounting system has confirmed: from a client, or to a contractor.", domain.PaymentFields()),
-		of("Time entry", "Work that was recorded.", domain.TimeEntryFields()),
-		of("Contractor", "Somebody who does the work.", domain.ContractorFields()),
-		of("Client", "Somebody the work is for.", domain.ClientFields()),
-		credit,
-		of("Credit", "The credit of a client, without its history.", domain.CreditRowFields()),
-		of("Credit movement", "A row of a credit's history, with its client.", domain.CreditHistoryFields()),
-		total("Invoice total", "/v1/totals/invoices"),
-		total("Charge total", "/v1/totals/charges"),
-		total("Time entry total", "/v1/totals/time-entries"),
-		total("Payment total", "/v1/totals/payments"),
-		of("Event", "Something that happened. It has ids only: what they stand for is read with your own key.", domain.EventFields()),
-		of("Removed row", "Stands for a row that has left a list; shown only with include=removed.", domain.TombstoneFields()),
-		keyInformation(),
-	}
+// maxBeside is how many fields of an inner object are beside it.
+const maxBeside = 2
+
+// newObject describes an object with these fields.
+func newObject(name, about string, fields []jsonform.FieldDescription, example string) (*object, error) {
+	o := &object{ID: "object-" + strings.ReplaceAll(strings.ToLower(name), " ", "-"), Name: name, About: about, Fields: table{Head: "Field"}}
+	o.Fields.Rows = o.rows("", fields)
+	var err error
+	o.Example, err = indent(example)
+	return o, err
 }
 
-// keyInformation describes what /v1/me returns.
-func keyInformation() object {
-	const name = "Key information"
-	return object{
-		ID: objectID(name), Name: name, About: "The key that makes the request: whose it is and what it may do.",
-		Fields: []field{
-			{Name: "company", Values: "object", Meaning: "The workspace that the key reads."},
-			{Name: "company.id", Values: "id", Meaning: "Id of the workspace."},
-			{Name: "company.name", Values: "text", Meaning: "Name of the workspace."},
-			{Name: "key", Values: "object", Meaning: "The key itself."},
-			{Name: "key.name", Values: "text", Meaning: "Name that people gave it."},
-			{Name: "key.prefix", Values: "text", Meaning: "The public beginning of the key, by which the console shows it."},
-			{Name: "scopes", Values: "array", Meaning: "Its permissions. They never change: make a new key for others."},
-			{Name: "rate_limit_per_minute", Values: "whole number", Meaning: "Requests that it may make in a clock minute."},
-		},
-		Example: openapi.Example(&route.Route{Kind: route.KeyInfo}),
+// objectOf describes the object that a route returns, or the rows of its list; nil if the route is
+// described by its example alone.
+func objectOf(r *route.Route) (*object, error) {
+	switch {
+	case r.Kind == route.Credit:
+		return clientCredit(r)
+	case r.Kind == route.KeyInfo:
+		return newObject("Key information", "The key that makes the request: whose it is and what it may do.", keyFields(), openapi.Example(r))
+	case r.Resource == nil:
+		return nil, nil
 	}
+	label := r.Resource.Label()
+	about := aboutResource(r.Resource.Name)
+	switch {
+	case r.Resource.Total != nil:
+		about = "Sums over " + strings.ReplaceAll(path.Base(r.Path), "-", " ") + ": a row for each currency and for each of the values that group_by names."
+	case about == "":
+		return nil, fmt.Errorf("the reference: aboutResource does not say what %s is", r.Resource.Name)
+	}
+	return newObject(strings.ToUpper(label[:1])+label[1:], about, r.Resource.Fields, jsonform.ExampleOf(r.Resource.Fields))
 }
 
-func objects() ([]object, error) {
-	list := resources()
-	for i := range list {
-		var err error
-		if list[i].Example, err = indent(list[i].Example); err != nil {
-			return nil, fmt.Errorf("%s: %w", list[i].Name, err)
-		}
+// aboutResource says what a resource is.
+func aboutResource(name string) string {
+	switch name {
+	case "Invoice":
+		return "What a client is billed for a period: an invoice, a credit note or a package. The documents that were issued for it are in issued_invoices."
+	case "Charge":
+		return "An amount beside the time, such as materials or a fee."
+	case "Payment":
+		return "Money that the accounting system has confirmed: from a client, or to a contractor."
+	case "TimeEntry":
+		return "Work that was recorded."
+	case "Contractor":
+		return "Somebody who does the work."
+	case "Client":
+		return "Somebody the work is for."
+	case "Credit":
+		return "The credit of a client, without its history."
+	case "CreditMovement":
+		return "A row of a credit's history, with its client."
+	case "Event":
+		return "Something that happened. It has ids only: what they stand for is read with your own key."
 	}
-	return list, nil
+	return ""
+}
+
+// clientCredit describes a client's credit with a page of its history.
+func clientCredit(r *route.Route) (*object, error) {
+	fields := append(domain.CreditFields(),
+		jsonform.FieldDescription{Name: "history", Form: domain.FormArray, Fields: domain.CreditMoveFields(), Doc: "A page of the movements, newest first."},
+		jsonform.FieldDescription{Name: "has_more", Form: domain.FormBool, Doc: "Whether older movements are waiting behind next_cursor."},
+		jsonform.FieldDescription{Name: "next_cursor", Form: domain.FormText, Doc: "Where the history goes on. Always given."},
+	)
+	return newObject("Client credit", "What a client has paid in advance, and how it was used. The history is a list, newest first.", fields, openapi.Example(r))
+}
+
+// keyFields describes what /v1/me returns.
+func keyFields() []jsonform.FieldDescription {
+	text := func(name, doc string) jsonform.FieldDescription {
+		return jsonform.FieldDescription{Name: name, Form: domain.FormText, Doc: doc}
+	}
+	return []jsonform.FieldDescription{
+		{Name: "company", Form: domain.FormObject, Doc: "The workspace that the key reads.", Fields: []jsonform.FieldDescription{
+			{Name: "id", Form: domain.FormID, Doc: "Id of the workspace."}, text("name", "Name of the workspace."),
+		}},
+		{Name: "key", Form: domain.FormObject, Doc: "The key itself.", Fields: []jsonform.FieldDescription{
+			text("name", "Name that people gave it."), text("prefix", "The public beginning of the key, by which the console shows it."),
+		}},
+		{Name: "scopes", Form: domain.FormArray, Doc: "Its permissions. They never change: make a new key for others."},
+		{Name: "rate_limit_per_minute", Form: domain.FormCount, Doc: "Requests that it may make in a clock minute."},
+	}
 }
 
 // indent formats a JSON example for people.
@@ -101,37 +134,23 @@ func indent(example string) (string, error) {
 	return b.String(), nil
 }
 
-func objectID(name string) string {
-	return "object-" + strings.ReplaceAll(strings.ToLower(name), " ", "-")
-}
-
-// objectOf returns the object that a route returns; nil if the route is described by its example
-// alone.
-func objectOf(r *route.Route) *object {
-	name := "Client credit"
-	switch {
-	case r.Resource != nil:
-		label := r.Resource.Label()
-		name = strings.ToUpper(label[:1]) + label[1:]
-	case r.Kind == route.KeyInfo:
-		name = "Key information"
-	case r.Kind != route.Credit: // such as routes that return no object
-		return nil
-	}
-	return &object{ID: objectID(name), Name: name}
-}
-
-// appendFields adds fields, each followed by the fields of the object in it. All names begin with
-// prefix.
-func appendFields(list []field, prefix string, fields []jsonform.FieldDescription) []field {
+// rows describes fields. All names begin with prefix. The fields of an inner object come after its
+// field, or, if they are many, in a table of their own.
+func (o *object) rows(prefix string, fields []jsonform.FieldDescription) []row {
+	var list []row
 	for i := range fields {
 		f := &fields[i]
-		shown := field{Name: prefix + f.Name, Values: valuesOfField(f), Needs: string(openapi.PermissionOf(f.Part)), Meaning: openapi.FieldDescription(f)}
-		inner := shown.Name + "."
+		name := prefix + f.Name
+		list = append(list, row{ID: o.ID + "." + name, Name: name, Values: valuesOfField(f), Needs: string(openapi.PermissionOf(f.Part)), Meaning: openapi.FieldDescription(f)})
 		if f.Form == domain.FormArray {
-			inner = shown.Name + "[]."
+			name += "[]"
 		}
-		list = appendFields(append(list, shown), inner, f.Fields)
+		within := o.rows(name+".", f.Fields)
+		if len(f.Fields) <= maxBeside {
+			list = append(list, within...)
+			continue
+		}
+		o.Inner = append(o.Inner, inner{table{Head: "Field", Rows: within}, name})
 	}
 	return list
 }

@@ -1,18 +1,23 @@
 package reference
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// group holds the operations under one heading.
-type group struct {
-	Name       string
-	Operations []operation
+// objectPage is the data of a page about a kind of object and the operations that return it.
+type objectPage struct {
+	Path, Title, About string
+	Objects            []*object
+	Operations         []*operation
 }
 
 // operation is an endpoint.
@@ -21,35 +26,72 @@ type operation struct {
 
 	Permission access.Permission // empty: any valid key
 	More       []string          // permissions that add fields
-	Params     []param
-	Object     *object // what it returns, or the rows of its list; nil: see Example
-	List       bool
+	Params     table             // without those of Paging
+	Paging     table             // the parameters that all lists have
+	Object     *object           // what it returns, or the rows of its list; nil: see Example
 	Samples    []sample
 	Example    string // of an answer
+	Form       string // json, or text
 }
 
-// param is a parameter.
-type param struct{ Name, Values, Description string }
-
-func groups(base string) ([]group, error) {
-	var list []group
+// objectPages returns the pages about objects, in the order of the endpoints.
+func objectPages(base string) ([]objectPage, error) {
+	var list []objectPage
+	at := func(path string) *objectPage {
+		i := slices.IndexFunc(list, func(p objectPage) bool { return p.Path == path })
+		if i < 0 {
+			i = len(list)
+			name := strings.NewReplacer("-", " ", "/", " of ").Replace(path)
+			list = append(list, objectPage{Path: path, Title: strings.ToUpper(name[:1]) + name[1:]})
+		}
+		return &list[i]
+	}
+	shown := map[string]bool{}
+	add := func(p *objectPage, o *object) {
+		p.About = cmp.Or(p.About, o.About)
+		if !shown[o.ID] {
+			p.Objects = append(p.Objects, o)
+		}
+		shown[o.ID] = true
+	}
 	for _, r := range route.Table() {
 		o, err := newOperation(&r, base)
 		if err != nil {
 			return nil, err
 		}
-		if n := len(list); n == 0 || list[n-1].Name != r.Group {
-			list = append(list, group{Name: r.Group})
+		p := at(pathOf(&r))
+		p.Operations = append(p.Operations, o)
+		if o.Object != nil {
+			add(p, o.Object)
 		}
-		last := &list[len(list)-1]
-		last.Operations = append(last.Operations, *o)
+		p.About = cmp.Or(p.About, openapi.AboutGroup(r.Group))
 	}
+	removed, err := newObject("Removed row", "Stands for a row that has left a list; shown only with include=removed.", domain.TombstoneFields(), jsonform.ExampleOf(domain.TombstoneFields()))
+	if err != nil {
+		return nil, err
+	}
+	add(at("removed-rows"), removed)
 	return list, nil
 }
 
+// pathOf returns the path of the page that an endpoint is on.
+func pathOf(r *route.Route) string {
+	switch {
+	case r.OfTree():
+		return "proof"
+	case r.Kind == route.Credit:
+		return "credits"
+	case r.Kind == route.KeyInfo || r.Kind == route.Document:
+		return "key"
+	}
+	path, _, _ := strings.Cut(strings.TrimPrefix(r.Path, "/v1/"), "/{id}")
+	return path
+}
+
 func newOperation(r *route.Route, base string) (*operation, error) {
-	example := openapi.Example(r)
+	example, form := openapi.Example(r), "text"
 	if !r.OfTree() {
+		form = "json"
 		var err error
 		if example, err = indent(example); err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Path, err)
@@ -57,7 +99,7 @@ func newOperation(r *route.Route, base string) (*operation, error) {
 	}
 	o := &operation{
 		ID: r.Operation, Path: r.Path, Summary: r.Summary, Description: openapi.DescriptionOf(r), Permission: r.Permission,
-		Object: objectOf(r), List: r.Kind == route.Rows || r.Kind == route.Events, Example: example,
+		Example: example, Form: form, Params: table{Head: "Parameter"}, Paging: table{Head: "Parameter"},
 	}
 	if r.Resource != nil {
 		for _, part := range openapi.Parts() {
@@ -66,17 +108,26 @@ func newOperation(r *route.Route, base string) (*operation, error) {
 			}
 		}
 	}
+	add := func(t *table, name, values, meaning string) {
+		t.Rows = append(t.Rows, row{ID: o.ID + "." + name, Name: name, Values: values, Meaning: meaning})
+	}
 	if r.HasID() {
-		o.Params = append(o.Params, param{Name: "id", Values: "in the path", Description: "The id of the " + openapi.IDLabel(r) + "."})
+		add(&o.Params, "id", "in the path", "The id of the "+openapi.IDLabel(r)+".")
 	}
 	for _, v := range r.Variables() {
-		o.Params = append(o.Params, param{Name: v.Name, Values: "in the path", Description: v.Description})
+		add(&o.Params, v.Name, "in the path", v.Description)
 	}
 	for i := range r.Params {
-		p := &r.Params[i]
-		o.Params = append(o.Params, param{Name: p.Name, Values: valuesOf(p), Description: p.Description})
+		p, t := &r.Params[i], &o.Params
+		if p.Form == route.FormLimit || p.Form == route.FormCursor || p.Form == route.FormInclude {
+			t = &o.Paging
+		}
+		add(t, p.Name, valuesOf(p), p.Description)
 	}
 	var err error
+	if o.Object, err = objectOf(r); err != nil {
+		return nil, err
+	}
 	o.Samples, err = samples(r, base)
 	return o, err
 }

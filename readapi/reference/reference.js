@@ -1,46 +1,53 @@
 "use strict";
-// The search and the mark of the current section. The page is whole without them.
+// The search, and addresses from when all of this was one page. Pages are whole without it.
 (() => {
-  const links = [...document.querySelectorAll("nav [data-menu] a")];
-  const byID = new Map(links.map((a) => [a.hash.slice(1), a]));
-  const mark = (id) => {
-    if (!byID.has(id)) return;
-    for (const a of links) a.removeAttribute("aria-current");
-    byID.get(id).setAttribute("aria-current", "true");
-  };
-  const seen = new Set();
-  const watch = new IntersectionObserver((entries) => {
-    for (const e of entries) e.isIntersecting ? seen.add(e.target.id) : seen.delete(e.target.id);
-    const first = links.find((a) => seen.has(a.hash.slice(1)));
-    if (first) mark(first.hash.slice(1));
-  }, { rootMargin: "0px 0px -60% 0px" });
-  for (const id of byID.keys()) {
-    const section = document.getElementById(id);
-    if (section) watch.observe(section);
-  }
-  addEventListener("hashchange", () => mark(location.hash.slice(1)));
-
-  const words = [...document.querySelectorAll("main [data-find]")].map((e) => ({
-    id: e.id, name: e.dataset.find, text: (e.dataset.find + " " + e.textContent).toLowerCase(),
-  }));
+  const pages = [];
   const form = document.getElementById("search");
+  const places = [];
+  for (const page of pages) {
+    const href = form.dataset.up + page.p;
+    places.push({ href, id: page.p.split("/").pop().replace(".html", ""), name: page.t, of: "", text: (page.t + " " + page.w).toLowerCase() });
+    const add = (id, name) => places.push({ href: href + "#" + id, id, name, of: page.t, text: name.toLowerCase() });
+    for (const [id, name, ...fields] of page.m || []) {
+      add(id, name);
+      for (const field of fields) add(id + "." + field, field);
+    }
+  }
+
+  // A part that is folded is opened. One that is on another page now is shown there.
+  const show = () => {
+    const id = decodeURIComponent(location.hash.slice(1));
+    const part = document.getElementById(id);
+    for (let e = part; e; e = e.parentElement) if (e.localName === "details") e.open = true;
+    if (part) part.scrollIntoView();
+    const place = places.find((p) => p.id === id);
+    if (id && !part && place) location.replace(place.href);
+  };
+  addEventListener("hashchange", show);
+  if (location.hash) show();
+
+  const menu = document.getElementById("contents");
+  const here = menu.querySelector("[aria-current]");
+  if (here) menu.scrollTop = here.offsetTop - menu.offsetTop - menu.clientHeight / 2;
+
   const input = form.querySelector("input");
   const found = document.getElementById("found");
-  const menu = document.querySelector("nav [data-menu]");
   form.hidden = false;
-  const search = () => {
+  input.addEventListener("input", () => {
     const wanted = input.value.trim().toLowerCase();
+    const words = wanted.split(/\s+/);
     found.replaceChildren();
-    found.hidden = menu.hidden = wanted !== "";
+    menu.hidden = wanted !== "";
     found.hidden = wanted === "";
     if (wanted === "") return;
-    const rank = (w) => w.name.toLowerCase() === wanted ? 0 : w.name.toLowerCase().includes(wanted) ? 1 : 2;
-    const hits = words.filter((w) => w.text.includes(wanted)).sort((a, b) => rank(a) - rank(b)).slice(0, 30);
+    const rank = (p) => p.name.toLowerCase() === wanted ? 0 : p.name.toLowerCase().includes(wanted) ? 1 : 2;
+    const hits = places.filter((p) => words.every((w) => p.text.includes(w))).sort((a, b) => rank(a) - rank(b)).slice(0, 30);
     const list = document.createElement("ul");
     for (const hit of hits) {
       const a = document.createElement("a");
-      a.href = "#" + hit.id;
+      a.href = hit.href;
       a.textContent = hit.name;
+      if (hit.of) a.append(Object.assign(document.createElement("small"), { textContent: hit.of }));
       list.append(document.createElement("li"));
       list.lastChild.append(a);
     }
@@ -48,11 +55,10 @@
     says.className = "muted";
     says.textContent = hits.length === 0 ? "Nothing has these words." : hits.length === 1 ? "1 place" : hits.length + " places";
     found.append(says, list);
-  };
-  input.addEventListener("input", search);
+  });
   form.addEventListener("submit", (e) => {
     e.preventDefault();
     const first = found.querySelector("a");
-    if (first) location.hash = first.hash;
+    if (first) location.href = first.href;
   });
 })();

@@ -4,7 +4,6 @@ import (
 	"embed"
 	"fmt"
 	"strings"
-	"text/template"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
@@ -13,8 +12,12 @@ import (
 //go:embed samples
 var sampleFiles embed.FS
 
-// sample is a program to copy and run with a key in API_KEY.
-type sample struct{ Language, Code string }
+// sample is a program to copy. Of names what it is of: an operation, or the subject of a guide.
+type sample struct {
+	Of, Language, Code string
+
+	Runs bool // as it is, with a key in API_KEY
+}
 
 // languages returns the languages of the samples with the suffixes of their files.
 func languages() []language {
@@ -30,36 +33,23 @@ func samples(r *route.Route, base string) ([]sample, error) {
 		address = strings.Replace(address, "{"+v.Name+"}", v.Example, 1)
 	}
 	if r.OfTree() {
-		return programs("raw", address)
+		return programs(r.Operation, "raw", address)
 	}
 	if r.Kind == route.Rows || r.Kind == route.Events {
-		return programs("list", address+"?limit=10")
+		return programs(r.Operation, "list", address+"?limit=10")
 	}
-	return programs("one", address)
+	return programs(r.Operation, "one", address)
 }
 
-// followSamples returns programs that read what has changed in a list since their last run.
-func followSamples(base string) ([]sample, error) {
-	return programs("follow", base+"/v1/time-entries")
-}
-
-// wholeSamples returns programs that read a whole list and go on where it ended.
-func wholeSamples(base string) ([]sample, error) {
-	return programs("whole", base+"/v1/time-entries")
-}
-
-func programs(name, address string) ([]sample, error) {
+// programs returns programs of a kind, in all languages.
+func programs(of, name, address string) ([]sample, error) {
 	var list []sample
 	for _, l := range languages() {
-		parsed, err := template.ParseFS(sampleFiles, "samples/"+name+l.suffix)
+		code, err := sampleFiles.ReadFile("samples/" + name + l.suffix)
 		if err != nil {
 			return nil, fmt.Errorf("read the samples of the reference: %w", err)
 		}
-		var code strings.Builder
-		if err := parsed.Execute(&code, struct{ URL string }{address}); err != nil {
-			return nil, fmt.Errorf("write the samples of the reference: %w", err)
-		}
-		list = append(list, sample{l.name, code.String()})
+		list = append(list, sample{of, l.name, strings.ReplaceAll(string(code), "{{.URL}}", address), true})
 	}
 	return list, nil
 }

@@ -27,7 +27,7 @@ func (w *Workspace) Addresses() []string {
 		"/requests?find=req-" + strconv.Itoa(w.Requests/2), "/requests?find=req-none", "/requests?find=/v1/invoices/none", "/requests?find=/v1/events",
 		"/requests?from=" + last(week), "/requests?to=" + last(week) + "&status=500", "/requests/" + w.Record,
 		"/anomalies", "/anomalies?all=1", "/anomalies/unknown_object/invoice.reversed", "/anomalies/at/1",
-		"/audit", "/audit?who=nobody", "/settings", "/workspaces", "/sign-in", "/sign-in/none", "/api",
+		"/audit", "/audit?who=nobody", "/settings", "/workspaces", "/sign-in", "/sign-in/none", "/api", "/api/invoices",
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
 )
 
 const (
@@ -131,7 +132,7 @@ func serve(db *measure.Database) (*served, error) {
 	s.console, err = console.New(console.Config{
 		Pool: db.Pool, Sessions: s.sessions, Audit: audit.NewTrail(db.Pool), Keys: keys, Webhooks: webhooks, Mailer: mailer, Feed: feed, Reader: reader,
 		Clock: time.Now, Logger: measure.NoLogger(), URL: "http://" + s.server.Listener.Addr().String(), APIURL: "https://api.example.com",
-		Reference: []byte("<head><style></style><script></script></head>"), // whose size no rows change
+		Reference: []*reference.Page{{HTML: []byte("<style></style><script></script>")}}, // whose size no rows change
 	})
 	if err != nil {
 		return nil, err

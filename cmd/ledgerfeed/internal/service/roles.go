@@ -359,10 +359,6 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if set.ConsoleURL == "" && strings.HasPrefix(url, "https:") {
 		s.env.Logger.WarnContext(ctx, "LEDGERFEED_CONSOLE_URL is not set: people can sign in to the console over https only", "expected_at", url)
 	}
-	page, err := reference.Page(openapi.Info{Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL})
-	if err != nil {
-		return err
-	}
 	look, err := set.Theme()
 	if err != nil {
 		return err
@@ -392,9 +388,13 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	documentation, err := reference.Pages(openapi.Info{Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL}, signingKeys, reference.Under(console.ReferencePath))
+	if err != nil {
+		return err
+	}
 	c, err := console.New(console.Config{
 		Pool: pool, LogPool: pool.With(both(replay.PoolSettings(), options.Settings)), Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Mailer: mailer, Feed: feed, Reader: reader,
-		Clock: s.env.Clock, Logger: s.env.Logger, Tracer: s.env.Traces.Tracer(), Settings: set.Delivery(), URL: url, EmbedOrigins: set.ConsoleEmbedOrigins, Theme: look, APIURL: set.BaseURL, Identity: set.Identity(), Reference: page, Signing: signingKeys,
+		Clock: s.env.Clock, Logger: s.env.Logger, Tracer: s.env.Traces.Tracer(), Settings: set.Delivery(), URL: url, EmbedOrigins: set.ConsoleEmbedOrigins, Theme: look, APIURL: set.BaseURL, Identity: set.Identity(), Reference: documentation, Signing: signingKeys,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare the console: %w", err)
