@@ -65,6 +65,8 @@ func TestBrowserReferenceSearch(t *testing.T) {
 	b.until("the field is shown", shown)
 	b.write("#words", "spreadsheet")
 	b.until("a word in the text of a guide is found", `document.querySelector("#found a")?.pathname === "/api/guides/whole-lists"`)
+	b.write("#words", "cursor")
+	b.until("headings come before fields", `document.querySelector("#found a")?.hash === "#cursors"`)
 	b.write("#words", "nothing has these words")
 	b.sees("Nothing has these words.")
 	b.write("#words", " ")
@@ -81,6 +83,12 @@ func TestBrowserReferenceSearch(t *testing.T) {
 	}
 	b.visit("/api/invoices#listInvoices.cursor")
 	b.until("what was folded is open", `document.querySelector(":target").checkVisibility() && document.querySelector(":target").closest("details").open`)
+
+	b.appear(appearance{"small", 360, "light"})
+	b.press("Contents")
+	b.until("the contents are unfolded", `document.querySelector("nav li a").checkVisibility()`)
+	b.judge("reference, unfolded")
+	b.appear(appearance{"light", 1280, "light"})
 
 	b.do(call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
 	b.visit("/sign-in")

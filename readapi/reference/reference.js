@@ -7,10 +7,10 @@
   for (const page of pages) {
     const href = form.dataset.up + page.p;
     places.push({ href, id: page.p.split("/").pop().replace(".html", ""), name: page.t, of: "", text: (page.t + " " + page.w).toLowerCase() });
-    const add = (id, name) => places.push({ href: href + "#" + id, id, name, of: page.t, text: name.toLowerCase() });
+    const add = (id, name, field) => places.push({ href: href + "#" + id, id, name, of: page.t, field, text: name.toLowerCase() });
     for (const [id, name, ...fields] of page.m || []) {
       add(id, name);
-      for (const field of fields) add(id + "." + field, field);
+      for (const field of fields) add(id + "." + field, field, true);
     }
   }
 
@@ -23,9 +23,6 @@
     const place = places.find((p) => p.id === id);
     if (id && !part && place) location.replace(place.href);
   };
-  addEventListener("hashchange", show);
-  if (location.hash) show();
-
   const menu = document.getElementById("contents");
   const here = menu.querySelector("[aria-current]");
   if (here) menu.scrollTop = here.offsetTop - menu.offsetTop - menu.clientHeight / 2;
@@ -40,7 +37,8 @@
     menu.hidden = wanted !== "";
     found.hidden = wanted === "";
     if (wanted === "") return;
-    const rank = (p) => p.name.toLowerCase() === wanted ? 0 : p.name.toLowerCase().includes(wanted) ? 1 : 2;
+    const rank = (p, name = p.name.toLowerCase()) =>
+      !p.field && name.startsWith(wanted) ? 0 : name === wanted ? 1 : name.includes(wanted) ? 2 : 3;
     const hits = places.filter((p) => words.every((w) => p.text.includes(w))).sort((a, b) => rank(a) - rank(b)).slice(0, 30);
     const list = document.createElement("ul");
     for (const hit of hits) {
@@ -61,4 +59,7 @@
     const first = found.querySelector("a");
     if (first) location.href = first.href;
   });
+
+  addEventListener("hashchange", show);
+  if (location.hash) show();
 })();
