@@ -164,7 +164,7 @@ func turnStatement(r *route.Resource, filters []filter, key statementKey, t *tur
 	const value = "$5" // after turnArguments; a turn with it has no filters
 	switch {
 	case t.column != "":
-		page += ` AND ` + t.column + ` BETWEEN ` + value + ` AND ` + value + conditions + ` ORDER BY ` + t.column + limit
+		page = `SELECT * FROM (` + page + ` AND ` + t.column + ` BETWEEN ` + value + ` AND ` + value + conditions + ` ORDER BY ` + t.column + limit + `) listed` + inOrder
 	case t.names != nil:
 		after := r.Fields[slices.IndexFunc(r.Fields, func(f jsonform.FieldDescription) bool { return f.Name == "name" })+1].Name
 		name := `split_part(split_part(base, ',"name":', 2), ',"` + after + `":', 1)`
@@ -177,7 +177,7 @@ func turnStatement(r *route.Resource, filters []filter, key statementKey, t *tur
 	}
 	return "(" + versionRow(columns, noLog) + `)
 	UNION ALL
-	(SELECT position, id, ` + columns + ` FROM (` + page + `) page` + inOrder + ` LIMIT $4)`
+	(SELECT position, id, ` + columns + ` FROM (` + page + `) page LIMIT $4)`
 }
 
 // answerTurn reads a Page.
