@@ -29,17 +29,17 @@ func TestDemoBesideOthers(t *testing.T) {
 	}
 	demo := startProcess(t, withDefaults())
 	demo.await("Ctrl-C stops everything")
-	for _, hint := range []struct{ name, says string }{
-		{"an event of any type    ", "invoice.paid evt_"},
-		{"webhooks sent           ", "succeeded"},
+	lf := "lf() " + demo.await("  lf() ") + "\n"
+	for _, hint := range []struct{ line, says string }{
+		{"  lf trigger ", "invoice.paid evt_"},
+		{"  lf status", "demo-agency"},
 	} {
-		if out := paste(t, demo.await(hint.name)); !strings.Contains(out, hint.says) {
-			t.Errorf("%s: %s", hint.name, out)
+		if out := paste(t, lf+hint.line+demo.await(hint.line)); !strings.Contains(out, hint.says) {
+			t.Errorf("%s: %s", hint.line, out)
 		}
 	}
-	link := paste(t, strings.TrimSuffix(demo.await("another: "), ")"))
-	first, _, _ := strings.Cut(demo.await("the web interface       "), "/sign-in/")
-	if !strings.HasPrefix(link, first+"/sign-in/") || strings.HasPrefix(link, "http://127.0.0.1:8081/") {
+	first, _, _ := strings.Cut("http://"+demo.await("  http://"), "/sign-in/")
+	if link := paste(t, lf+"lf console link --workspace demo-agency"); !strings.HasPrefix(link, first+"/sign-in/") || strings.HasPrefix(link, "http://127.0.0.1:8081/") {
 		t.Errorf("the console is at %s; the other link is %s", first, link)
 	}
 	if r := runCommand(t, withDefaults()); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "a demo is running with its data in "+dir) {

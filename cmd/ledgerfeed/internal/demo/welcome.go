@@ -13,44 +13,30 @@ import (
 )
 
 const welcomeText = `
-Ledgerfeed is running. {{.Name}} (workspace {{.Workspace}}) has {{.Entries}} entries
-over two years, and gets a new one every few seconds.
+Ledgerfeed is running. {{.Name}} (workspace {{.Workspace}}) has {{.Entries}} entries over
+two years, and gets a new one every few seconds. In another terminal, begin with:
 
-  key with every permission   {{.Saved.Everything.Key}}
-  key without pay:read        {{.Saved.WithoutPay.Key}}
+  KEY={{.Saved.Everything.Key}}
+  lf() { {{.Program}} "$@"; }
 
-Paste into another terminal:
+1. Read what is open, what each client owes, and the same without what contractors are paid:
 
-  # whose key is this, and what may it see?
-  curl -s {{.URL}}/v1/me -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
-
-  # three open invoices, with pay and margin
-  curl -s '{{.URL}}/v1/invoices?open=true&limit=3' -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
-
-  # the same with the other key: what it may not see is left out
+  curl -s '{{.URL}}/v1/invoices?open=true&limit=3' -H "Authorization: Bearer $KEY"
+  curl -s '{{.URL}}/v1/totals/invoices?open=true&group_by=client' -H "Authorization: Bearer $KEY"
   curl -s '{{.URL}}/v1/invoices?open=true&limit=3' -H 'Authorization: Bearer {{.Saved.WithoutPay.Key}}'
 
-  # what each client still owes
-  curl -s '{{.URL}}/v1/totals/invoices?open=true&group_by=client' -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
+2. Change something. Follow the events, or have each sent to your program as a signed webhook:
 
-  # a client's credit, with its history
-  curl -s '{{.URL}}/v1/clients/{{.Client}}/credit?limit=5' -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
+  lf trigger invoice.paid
+  curl -s '{{.URL}}/v1/events?created_since={{.Since}}' -H "Authorization: Bearer $KEY"
+  lf webhook listen --workspace {{.Workspace}} --forward-to http://localhost:3000/hook
 
-  # what happened since the start: keep next_cursor for the next request
-  curl -s '{{.URL}}/v1/events?created_since={{.Since}}' -H 'Authorization: Bearer {{.Saved.Everything.Key}}'
+3. Look around: the console (the link works once, within 10 minutes; lf console link --workspace
+   {{.Workspace}} makes another), the API's documentation, and what an operator sees:
 
-Where to look next:
-
-  the web interface       {{.Link}}
-                          (works once, within 10 minutes; another: {{.Program}} console link --workspace {{.Workspace}})
-  the API's description   {{.URL}}/docs (for programs: {{.URL}}/docs/openapi.json)
-  metrics                 {{.Admin}}/metrics
-  progress, anomalies     {{.Program}} status
-  webhooks sent           {{.Program}} webhook deliveries {{.Webhook}}
-  an event of any type    {{.Program}} trigger invoice.paid
-  webhooks, to your code  {{.Program}} webhook listen --workspace {{.Workspace}} --forward-to http://localhost:3000/hook
-  the log itself          {{.Program}} export --workspace {{.Workspace}} --chain | tail -3
-  how it is built         docs/design.md
+  {{.Link}}
+  {{.URL}}/docs
+  lf status
 {{with .DataDir}}
 Its PostgreSQL keeps its data in {{.}}.
 {{else}}
@@ -60,21 +46,13 @@ Ctrl-C stops everything; the next start continues from here.
 
 `
 
-// welcome prints keys, lines to try, and where to look next.
+// welcome prints three steps to try. Settings are in the first lines alone, so that the others stay short.
 func welcome(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Service, saved *saved) error {
 	head, err := s.Log.Head(ctx, workspaceID)
 	if err != nil {
 		return err
 	}
-	var client string
-	err = deps.Pool.QueryRow(ctx, `
-		SELECT client_id FROM credit_move WHERE workspace_id = $1
-		 GROUP BY client_id ORDER BY count(*) DESC, client_id LIMIT 1`, workspaceID).Scan(&client)
-	if err != nil {
-		return fmt.Errorf("cannot find a client with credit: %w", err)
-	}
-	consoleURL := s.URL(service.RoleConsole)
-	links, err := deps.ConsoleLinks(consoleURL)
+	links, err := deps.ConsoleLinks(s.URL(service.RoleConsole))
 	if err != nil {
 		return err
 	}
@@ -87,12 +65,11 @@ func welcome(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Servi
 		return fmt.Errorf("the demo's welcome: %w", err)
 	}
 	err = t.Execute(env.Out, map[string]any{
-		"Name": workspaceName, "Workspace": workspaceID, "Entries": head.Position, "Saved": saved, "Client": client,
+		"Name": workspaceName, "Workspace": workspaceID, "Entries": head.Position, "Saved": saved,
 		"Since":   domain.FormatTime(env.Clock().Add(-time.Minute)),
 		"URL":     s.URL(service.RoleAPI),
-		"Console": consoleURL, "Link": link.URL,
-		"Admin":   s.URL(service.AdminListener),
-		"Program": env.Again(deps.DataDir(env.Settings.DataDir)), "Webhook": saved.Webhook.ID,
+		"Link":    link.URL,
+		"Program": env.Again(deps.DataDir(env.Settings.DataDir)),
 		"DataDir": deps.DataDir(""),
 	})
 	if err != nil {
