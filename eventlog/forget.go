@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -156,6 +158,38 @@ const (
 )
 
 func (s Subject) String() string { return s.Kind + ":" + s.ID }
+
+// ForgetDraft is the entry that forgets somebody. The reason may be empty; it is never deleted.
+func ForgetDraft(workspaceID string, s Subject, reason string) (domain.Draft, error) {
+	data := map[string]string{s.Kind + "_id": s.ID}
+	if reason != "" {
+		data["reason"] = reason
+	}
+	text, err := json.Marshal(data)
+	if err != nil {
+		return domain.Draft{}, fmt.Errorf("write the entry: %w", err)
+	}
+	draft, err := domain.NewDraft(workspaceID, s.Kind+".forgotten", text)
+	if err == nil {
+		draft.ID, err = NewID()
+	}
+	return draft, err
+}
+
+// AppendForgotten appends an entry of ForgetDraft, with its line in the audit trail.
+func (l *Log) AppendForgotten(ctx context.Context, s Subject, draft domain.Draft) (receipt Receipt, err error) {
+	err = pg.InTx(ctx, l.pool, func(tx pgx.Tx) error {
+		receipts, err := l.AppendTx(ctx, tx, draft)
+		if err != nil {
+			return err
+		}
+		receipt = receipts[0]
+		return audit.Add(ctx, tx, l.clock(), audit.Change{
+			WorkspaceID: draft.WorkspaceID, Action: audit.PersonForget, ObjectID: s.ID, ObjectName: s.Kind + " " + s.ID, Detail: fmt.Sprintf("the entry %s at position %d", receipt.ID, receipt.Position),
+		})
+	})
+	return receipt, err
+}
 
 // WalkSubject calls do with every entry of a workspace that has a detached value about a subject,
 // oldest first.

@@ -32,6 +32,7 @@ const (
 	EntrySkip           Action = "entry.skip"
 	EntryRestore        Action = "entry.restore"
 	EntryRetry          Action = "entry.retry"
+	PersonForget        Action = "person.forget"
 	AnomalyAcknowledge  Action = "anomaly.acknowledge"
 	Rebuild             Action = "read_models.rebuild"
 	RetentionSet        Action = "retention.set"
@@ -48,7 +49,7 @@ func Actions() []Action {
 		WorkspaceCreate, WorkspaceSet, WorkspaceTestMail, WorkspaceMove, KeyCreate, KeyRotate, KeyRevoke,
 		KeySetLimit, KeyRename, WebhookCreate, WebhookEdit, WebhookDelete, WebhookRotateSecret,
 		WebhookTest, WebhookTurnOn, WebhookTurnOff, WebhookPause, WebhookResume, WebhookSendMissed, WebhookRecover, DeliveryResend,
-		DeliveryRetry, EntrySkip, EntryRestore, EntryRetry, AnomalyAcknowledge, Rebuild,
+		DeliveryRetry, EntrySkip, EntryRestore, EntryRetry, PersonForget, AnomalyAcknowledge, Rebuild,
 		RetentionSet, SecretKeyRotate, SecretKeyGiveUp, LinkCreate, SignIn,
 		SignOut,
 	}
@@ -107,6 +108,8 @@ func (a Action) Label() string {
 		return "Restored skipped entry"
 	case EntryRetry:
 		return "Tried again the entry"
+	case PersonForget:
+		return "Forgot a person"
 	case AnomalyAcknowledge:
 		return "Acknowledged anomalies"
 	case Rebuild:

@@ -37,6 +37,7 @@ type Config struct {
 	Audit    *audit.Trail     // required
 	Keys     *access.Store    // required
 	Webhooks *delivery.Store  // required
+	Log      *eventlog.Log    // required; appends the entries that forget somebody
 	Mailer   *mail.Mailer     // required; stores test mails, which a delivering process sends
 	Feed     *eventlog.Feed   // required; reads from Pool, whose settings bound how long a page waits
 	Reader   *readapi.Reader  // required; reads what API callers get, preferably from Pool and with pages.BesideTimeout
@@ -79,7 +80,7 @@ type Config struct {
 
 // New creates a Console but starts nothing. The error says what is wrong with cfg.
 func New(cfg Config) (*Console, error) {
-	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Mailer == nil || cfg.Feed == nil || cfg.Reader == nil ||
+	if cfg.Pool == nil || cfg.Sessions == nil || cfg.Audit == nil || cfg.Keys == nil || cfg.Webhooks == nil || cfg.Log == nil || cfg.Mailer == nil || cfg.Feed == nil || cfg.Reader == nil ||
 		cfg.Clock == nil || cfg.Logger == nil || cfg.APIURL == "" {
 		return nil, errors.New("console: Config lacks a required field")
 	}
@@ -138,7 +139,7 @@ func New(cfg Config) (*Console, error) {
 		return nil, err
 	}
 	c.events = &pages.Events{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Reader: cfg.Reader, Replayer: replayer, Anomalies: unusual, Retention: cfg.Settings.Retention, BesideTimeout: cfg.BesideTimeout}
-	c.data = &pages.Data{Reader: cfg.Reader, Replayer: replayer, Retention: cfg.Settings.Retention, BesideTimeout: cfg.BesideTimeout}
+	c.data = &pages.Data{Reader: cfg.Reader, Replayer: replayer, Log: cfg.Log, Retention: cfg.Settings.Retention, BesideTimeout: cfg.BesideTimeout}
 	c.search = &pages.Search{Data: c.data, Events: c.events}
 	c.requests = &pages.Requests{Pool: cfg.Pool, Keys: cfg.Keys, Rollups: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}
 	c.settings = &pages.Settings{Pool: cfg.Pool, Workspaces: workspaces, Mailer: cfg.Mailer, Signing: cfg.Signing, Host: host, KeysURL: cfg.APIURL + reference.KeysPath}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"html"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/xuri/excelize/v2"
 
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
@@ -273,4 +275,44 @@ func TestSearch(t *testing.T) {
 	}
 	s.signIn(beta, session.Admin).get("/search?q=in_1").has("Nothing is called that")
 	viewer.get("/search").has("Type an ID")
+}
+
+// TestForgetting: an admin forgets a client by typing its id. Nobody else can, and nothing else is
+// forgotten.
+func TestForgetting(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	add := s.projecting()
+	add("client.recorded", time.Time{}, `{"client_id":"cl_1","name":"Northwind Clinic"}`)
+	add("client.recorded", time.Time{}, `{"client_id":"cl_2","name":"Ivy Clinic"}`)
+	add("contractor.recorded", time.Time{}, `{"contractor_id":"co_1","name":"Rosa Tran","email":"rosa@example.com"}`)
+	add("invoice.recorded", time.Time{}, invoiceOf)
+	admin, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
+	const page, form = "/data/clients/cl_1", "/data/clients/cl_1/forget"
+	viewer.get(page).hasNot("Forget this")
+	admin.get(page).has(`href="` + form + `"`)
+	admin.get(form).has("Forget this client?", "Northwind Clinic", "Type the client’s ID, cl_1")
+	viewer.get(form).status(http.StatusForbidden)
+	viewer.post(form, url.Values{"typed": {"cl_1"}}).status(http.StatusForbidden)
+	s.signIn(beta, session.Admin).post(form, url.Values{"typed": {"cl_1"}}).status(http.StatusNotFound)
+	admin.post(form, url.Values{"typed": {"cl_2"}}).status(http.StatusUnprocessableEntity).has("Type cl_1, to be sure")
+	admin.post(form, url.Values{"typed": {"cl_1"}, "reason": {strings.Repeat("x", 5000)}}).status(http.StatusUnprocessableEntity).has("4096")
+	for _, none := range []string{"/data/invoices/in_1/forget", "/data/clients/cl_none/forget"} {
+		admin.get(none).status(http.StatusNotFound)
+	}
+	if to := admin.post(form, url.Values{"typed": {"cl_1"}, "reason": {"Request of 28 November"}}).to(); to != page+"?did=forgotten" {
+		t.Fatalf("it leads to %s", to)
+	}
+	s.notifier.Notify(eventlog.TopicAppended, acme)
+	testkit.Eventually(t, func() error {
+		if strings.Contains(admin.get(page).status(http.StatusOK).body, "Northwind") {
+			return errors.New("the name is still there")
+		}
+		return nil
+	})
+	admin.get(page+"?did=forgotten").has("The deletion has begun", "client.<wbr>forgotten")
+	admin.get("/data/invoices/in_1").has("INV-1", "1,275.71").hasNot("Northwind")
+	admin.get("/data/clients/cl_2").has("Ivy Clinic")
+	admin.get("/audit").has("Forgot a person", "client cl_1", "admin@acme.example")
+	admin.post("/data/contractors/co_1/forget", url.Values{"typed": {"co_1"}}).to()
 }

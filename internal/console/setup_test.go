@@ -86,7 +86,7 @@ func setupWith(t *testing.T, o pg.Options, change ...func(*Config)) *bundle {
 	s.sessions = testkit.Must(session.NewStore(session.Config{Pool: s.pool, Clock: s.clock.Now}))(t)
 	s.server = httptest.NewUnstartedServer(nil)
 	cfg := Config{
-		Pool: s.pool, Sessions: s.sessions, Audit: audit.NewTrail(s.pool), Keys: s.keys, Webhooks: s.webhooks, Mailer: testkit.Must(mail.New(mail.Settings{URL: "smtp://127.0.0.1:9", From: "ledgerfeed@example.com"}, s.pool, s.clock.Now, logger))(t), Feed: eventlog.NewFeed(s.pool), Reader: s.reader(), Clock: s.clock.Now, Logger: logger,
+		Pool: s.pool, Sessions: s.sessions, Audit: audit.NewTrail(s.pool), Keys: s.keys, Webhooks: s.webhooks, Log: s.log, Mailer: testkit.Must(mail.New(mail.Settings{URL: "smtp://127.0.0.1:9", From: "ledgerfeed@example.com"}, s.pool, s.clock.Now, logger))(t), Feed: eventlog.NewFeed(s.pool), Reader: s.reader(), Clock: s.clock.Now, Logger: logger,
 		Settings: s.settings, URL: "http://" + s.server.Listener.Addr().String(), APIURL: "https://api.example.com",
 		BesideTimeout: time.Minute, // a busy machine may need longer than people should wait
 		Reference:     testkit.Must(reference.Pages(openapi.Info{BaseURL: "https://api.example.com", DocsURL: "https://api.example.com/docs"}, nil, reference.Under(ReferencePath)))(t),

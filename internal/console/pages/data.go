@@ -35,6 +35,7 @@ const (
 type Data struct {
 	Reader   *readapi.Reader  // reads what API callers get
 	Replayer *replay.Replayer // says which entries made a row
+	Log      *eventlog.Log    // appends the entries that forget somebody
 
 	Retention     time.Duration // how long events are shown
 	BesideTimeout time.Duration // how long a page waits for totals, related rows and the history
@@ -46,6 +47,8 @@ func (p *Data) Routes() []web.Route {
 		{Method: http.MethodGet, Pattern: "/data", Access: web.SignedIn, Handle: p.overviewPage},
 		{Method: http.MethodGet, Pattern: "/data/{list}", Access: web.SignedIn, Heavy: true, Handle: p.listPage},
 		{Method: http.MethodGet, Pattern: "/data/{list}/{id}", Access: web.SignedIn, Heavy: true, Handle: p.rowPage},
+		{Method: http.MethodGet, Pattern: "/data/{list}/{id}/forget", Access: web.Admin, Handle: p.forgetPage},
+		{Method: http.MethodPost, Pattern: "/data/{list}/{id}/forget", Access: web.Admin, Handle: p.forget},
 		{Method: http.MethodGet, Pattern: FilePattern, Access: web.SignedIn, Handle: p.file},
 	}
 }
@@ -646,8 +649,9 @@ type dataRowBody struct {
 	Inner   []cell // values that are objects
 	Related []*table
 	History []historyEntry
-	Long    bool // the log is too long to say which entries made the row
-	Removed bool // the row has left the list
+	Long    bool   // the log is too long to say which entries made the row
+	Removed bool   // the row has left the list
+	Party   string // client or contractor; empty: the row is of another kind
 	SeesPay bool
 }
 
@@ -673,6 +677,9 @@ func (p *Data) rowPage(r *web.Request) error {
 		return err
 	}
 	body := &dataRowBody{List: l, ID: id, Title: id, SeesPay: r.Session.MaySeePay()}
+	if s, err := subject(r); err == nil {
+		body.Party = s.Kind
+	}
 	switch {
 	case read.Status == http.StatusNotFound && len(read.Removed) > 0:
 		body.Removed = true

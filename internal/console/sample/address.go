@@ -22,7 +22,7 @@ func (w *Workspace) Addresses() []string {
 		"/deliveries/" + w.Delivery,
 		"/events", "/events?about=nothing", "/events?type=invoice.reversed", "/events?type=invoice.paid", "/events/" + w.Event,
 		"/data", "/data/invoices", "/data/invoices?open=true", "/data/invoices?client_id=cl_1", "/data/charges", "/data/payments?direction=received_from_client", "/data/time-entries?status=sent",
-		"/data/contractors", "/data/clients", "/data/credits", "/data/credit-history", "/data/invoices/inv_4", "/data/clients/cl_1", "/data/contractors/co_1", "/data/charges/ch_4", "/search?q=Client", "/search?q=nobody", "/search",
+		"/data/contractors", "/data/clients", "/data/credits", "/data/credit-history", "/data/invoices/inv_4", "/data/clients/cl_1", "/data/clients/cl_1/forget", "/data/contractors/co_1", "/data/charges/ch_4", "/search?q=Client", "/search?q=nobody", "/search",
 		"/requests", "/requests?range=day", "/requests?range=month", "/requests?range=month&key=" + w.Key, "/requests?range=month&find=/v1/events", "/requests?key=" + w.Key, "/requests?key=" + w.Unused, "/requests?status=5", "/requests?status=204", "/requests?status=404&range=day", "/requests?status=404&key=" + w.Key,
 		"/requests?find=req-" + strconv.Itoa(w.Requests/2), "/requests?find=req-none", "/requests?find=/v1/invoices/none", "/requests?find=/v1/events",
 		"/requests?from=" + last(week), "/requests?to=" + last(week) + "&status=500", "/requests/" + w.Record,

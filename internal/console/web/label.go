@@ -226,6 +226,8 @@ func Flash(name string) string {
 		return "Of the deliveries that you selected, those that had failed or were cancelled are being sent again. The others were pending or had succeeded."
 	case "none-sent-again":
 		return "Nothing was sent again. Select deliveries that have failed or were cancelled."
+	case "forgotten":
+		return "The deletion has begun. Names and texts are gone from every page and answer within a few seconds."
 	case "settings-saved":
 		return "Saved."
 	case "test-mail":

@@ -130,7 +130,7 @@ func serve(db *measure.Database) (*served, error) {
 		return nil, err
 	}
 	s.console, err = console.New(console.Config{
-		Pool: db.Pool, Sessions: s.sessions, Audit: audit.NewTrail(db.Pool), Keys: keys, Webhooks: webhooks, Mailer: mailer, Feed: feed, Reader: reader,
+		Pool: db.Pool, Sessions: s.sessions, Audit: audit.NewTrail(db.Pool), Keys: keys, Webhooks: webhooks, Log: db.Log, Mailer: mailer, Feed: feed, Reader: reader,
 		Clock: time.Now, Logger: measure.NoLogger(), URL: "http://" + s.server.Listener.Addr().String(), APIURL: "https://api.example.com",
 		Reference: []*reference.Page{{HTML: []byte("<style></style><script></script>")}}, // whose size no rows change
 	})

@@ -244,7 +244,7 @@ func (f *forgetFlags) run(ctx context.Context, env *cli.Env, d *cli.Deps, s even
 	if f.dryRun {
 		return env.Print(r, r.text)
 	}
-	draft, err := f.draft(s)
+	draft, err := eventlog.ForgetDraft(f.workspace, s, f.reason)
 	if err != nil {
 		return err
 	}
@@ -257,11 +257,10 @@ func (f *forgetFlags) run(ctx context.Context, env *cli.Env, d *cli.Deps, s even
 	if r.List, err = f.keep(env, d, draft, now); err != nil {
 		return err
 	}
-	receipts, err := d.Log.Append(ctx, draft)
+	receipt, err := d.Log.AppendForgotten(ctx, s, draft)
 	if err != nil {
 		return err
 	}
-	receipt := &receipts[0]
 	r.EventID, r.Position, r.CreatedAt = receipt.ID, receipt.Position, domain.FormatTime(receipt.CreatedAt)
 	fmt.Fprintf(env.ErrOut, "the entry at position %d forgets the %s %s: its rows are changed, and then its values are deleted\n", r.Position, s.Kind, s.ID)
 	if err := d.AwaitPositions(ctx, map[string]int64{f.workspace: r.Position}, 0); err != nil {
@@ -342,23 +341,6 @@ func (r *forgetReceipt) sign(env *cli.Env) error {
 	}
 	r.Note = string(note)
 	return nil
-}
-
-// draft is the entry that forgets.
-func (f *forgetFlags) draft(s eventlog.Subject) (domain.Draft, error) {
-	data := map[string]string{s.Kind + "_id": s.ID}
-	if f.reason != "" {
-		data["reason"] = f.reason
-	}
-	text, err := json.Marshal(data)
-	if err != nil {
-		return domain.Draft{}, fmt.Errorf("write the entry: %w", err)
-	}
-	draft, err := domain.NewDraft(f.workspace, s.Kind+".forgotten", text)
-	if err == nil {
-		draft.ID, err = eventlog.NewID()
-	}
-	return draft, err
 }
 
 // count counts the values about a person, and the rows of the read models that show the person or

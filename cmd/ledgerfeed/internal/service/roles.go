@@ -393,7 +393,7 @@ func (s *Service) prepareConsole(ctx context.Context) error {
 		return err
 	}
 	c, err := console.New(console.Config{
-		Pool: pool, LogPool: pool.With(both(replay.PoolSettings(), options.Settings)), Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Mailer: mailer, Feed: feed, Reader: reader,
+		Pool: pool, LogPool: pool.With(both(replay.PoolSettings(), options.Settings)), Sessions: sessions, Audit: audit.NewTrail(pool), Keys: keys, Webhooks: webhooks, Log: s.Log, Mailer: mailer, Feed: feed, Reader: reader,
 		Clock: s.env.Clock, Logger: s.env.Logger, Tracer: s.env.Traces.Tracer(), Settings: set.Delivery(), URL: url, EmbedOrigins: set.ConsoleEmbedOrigins, Theme: look, APIURL: set.BaseURL, Identity: set.Identity(), Reference: documentation, Signing: signingKeys,
 	})
 	if err != nil {
