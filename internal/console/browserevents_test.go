@@ -20,7 +20,7 @@ func TestEventSearchInTheBrowser(t *testing.T) {
 		b.visit("/events")
 		b.write(`input[name="about"]`, about)
 		b.press("Filter")
-		b.all("events about "+about, "#live tbody tr", `(r, i, all) => r.innerText.includes(`+quoted(about)+`) && all.length === `+strconv.Itoa(rows), "about="+about)
+		b.all("events about "+about, "#live tbody tr", `(r, i, all) => r.innerHTML.includes(`+quoted(about)+`) && all.length === `+strconv.Itoa(rows), "about="+about)
 	}
 	b.visit("/events?about=cl_harbour")
 	b.judge("events that were searched for")

@@ -57,7 +57,8 @@ func TestBrowserEveryPage(t *testing.T) {
 		{"webhooks", "/webhooks"}, {"webhook-new", "/webhooks/new"}, {"webhook", "/webhooks/" + well}, {"webhook-failing", "/webhooks/" + failing}, {"webhook-off", "/webhooks/" + off},
 		{"webhook-edit", "/webhooks/" + failing + "/edit"}, {"webhook-rotate", "/webhooks/" + well + "/rotate"}, {"webhook-delete", "/webhooks/" + well + "/delete"}, {"webhook-missed", "/webhooks/" + well + "/missed"},
 		{"delivery-failed", "/deliveries/" + s.deliveryOf(well, "failed")}, {"delivery-pending", "/deliveries/" + s.deliveryOf(well, "pending")},
-		{"events", "/events"}, {"data", "/data"}, {"event", "/events/" + event}, {"requests", "/requests"}, {"requests-day", "/requests?range=day"}, {"request", s.requestOf(acme)},
+		{"events", "/events"}, {"data", "/data"}, {"data-list", "/data/invoices?client_id=cl_1"}, {"data-fault", "/data/invoices?period=october"}, {"data-row", "/data/invoices/in_1"}, {"data-party", "/data/clients/cl_1"},
+		{"data-forget", "/data/clients/cl_1/forget"}, {"search", "/search?q=clinic"}, {"search-none", "/search?q=nobody"}, {"event", "/events/" + event}, {"requests", "/requests"}, {"requests-day", "/requests?range=day"}, {"request", s.requestOf(acme)},
 		{"anomalies", "/anomalies"}, {"anomalies-all", "/anomalies?all=1"}, {"anomaly-group", "/anomalies/unknown_object/invoice.reversed"},
 		{"anomaly", "/anomalies/at/1"}, {"anomaly-acknowledged", "/anomalies/at/9"}, {"audit", "/audit"}, {"settings", "/settings"}, {"workspaces", "/workspaces"}, {"sign-in", "/sign-in"}, {"sign-in-link", link}, {"not-found", "/keys/none"},
 	}
@@ -77,8 +78,8 @@ func TestEmptyPagesInEveryLook(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	lists := func(name string) (pages []look) {
-		for _, path := range []string{"", "keys", "webhooks", "events", "data", "requests", "anomalies", "settings"} {
-			pages = append(pages, look{strings.TrimSuffix(name+path, "-"), "/" + path})
+		for _, path := range []string{"", "keys", "webhooks", "events", "data", "data/invoices", "requests", "anomalies", "settings"} {
+			pages = append(pages, look{strings.ReplaceAll(strings.TrimSuffix(name+path, "-"), "/", "-"), "/" + path})
 		}
 		return pages
 	}

@@ -20,7 +20,6 @@ import (
 // known seeds a workspace and returns values for the parameters in addresses.
 func known(s *bundle, workspace string) *strings.Replacer {
 	well, _, _ := s.seed(workspace)
-	s.exec(`INSERT INTO client (workspace_id, id, position, base) VALUES ($1, 'cl_1', 1, '{"id":"cl_1","name":"Northwind Clinic","status":"active"')`, workspace)
 	keys := testkit.Must(s.keys.List(s.t.Context(), workspace))(s.t)
 	sent := s.deliveryOf(well, "failed")
 	event, _, _ := strings.Cut(sent, "_wh_")

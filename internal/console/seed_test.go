@@ -97,6 +97,11 @@ func (s *bundle) refused(workspace, keyID, reason string, at time.Time, n int) {
 // one that fails, one that was turned off.
 func (s *bundle) seed(workspace string) (well, failing, off string) {
 	s.t.Helper()
+	s.exec(`INSERT INTO client (workspace_id, id, position, base) VALUES ($1, 'cl_1', 1,
+		'{"id":"cl_1","name":"Northwind Clinic","status":"active","billing_status":"active","contacts":[{"first_name":"Ada","last_name":"Moreau","title":null,"email":"ada@example.com","phone":null,"is_primary":true,"receives_invoices":true}],"updated_at":"2026-10-02T09:15:00.120Z"')`, workspace)
+	s.exec(`INSERT INTO invoice (workspace_id, id, position, shown, client_id, period, status, type, number, open, base, pay, margin) VALUES ($1, 'in_1', 1, true, 'cl_1', '2026-10', 'sent', 'credit_note', 'CN-1', false,
+		'{"id":"in_1","number":"CN-1","type":"credit_note","reversed":true,"client":{"id":"cl_1","name":"Northwind Clinic"},"period":"2026-10","period_label":"October 2026","client_billing_status":"sent","gross_amount":"1275.71","net_due":"0.00","currency":"EUR","issued_invoices":[{"number":"CN-1","amount":"1275.71","status":"sent","issued_at":"2026-10-02T09:15:00.120Z","sent_at":null,"paid_at":null,"is_supplemental":false}],"updated_at":"2026-10-02T09:15:00.120Z"',
+		',"payout_amount":"998.59"', ',"margin_amount":"277.12"')`, workspace)
 	now := s.clock.Now().UTC()
 	report, _ := s.key(workspace, "Monthly report", access.InvoicesRead, access.ClientsRead, access.PaymentsRead)
 	payroll, _ := s.key(workspace, "Payroll export", access.InvoicesRead, access.TimeEntriesRead, access.ContractorsRead, access.EventsRead, access.PayRead, access.MarginRead)

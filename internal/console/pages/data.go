@@ -619,7 +619,7 @@ func (t *totals) read(l *list, answer []byte) error {
 		if err != nil {
 			return err
 		}
-		cells := []cell{{Lines: []string{read.text("currency")}}}
+		cells := []cell{{Lines: []string{cmp.Or(read.text("currency"), "no currency")}}}
 		for _, name := range columns {
 			c := read.cell(resource.Field(name))
 			c.Unit = ""
