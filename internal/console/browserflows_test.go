@@ -132,7 +132,7 @@ func TestLongNamesInTheBrowser(t *testing.T) {
 			t.Errorf("%s: a column is out of sight", a.name)
 		}
 	}
-	b.write("input[type=search]", "month")
+	b.write("main input[type=search]", "month")
 	b.press("Search")
 	b.all("one key is found", "main tbody tr", `(e) => e.innerText.includes("Monthly report")`, "search=month")
 	b.press("Show all")
