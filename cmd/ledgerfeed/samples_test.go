@@ -132,15 +132,20 @@ func TestSamplesOfTheReference(t *testing.T) {
 	demo := startProcess(t, program)
 	demo.await("Ctrl-C stops everything")
 	said := demo.log.String()
-	hint := regexp.MustCompile(`curl -s (http\S+)/v1/me `).FindStringSubmatch(said)
-	client := regexp.MustCompile(`/v1/clients/(\S+)/credit`).FindStringSubmatch(said)
+	hint := regexp.MustCompile(`curl -s '(http\S+)/v1/invoices`).FindStringSubmatch(said)
 	workspace := regexp.MustCompile(`\(workspace (\S+)\)`).FindStringSubmatch(said)
-	if hint == nil || client == nil || workspace == nil {
+	if hint == nil || workspace == nil {
 		t.Fatalf("the demo says too little:\n%s", said)
 	}
 	base := hint[1]
 	read := newReader(t, url, base, workspace[1], endpointScopes+",pay:read,margin:read")
 	publishes(t, url, workspace[1])
+	var movements struct {
+		Data []struct{ Client struct{ ID string } }
+	}
+	if err := json.Unmarshal(read.get("/v1/credit-history?limit=1"), &movements); err != nil || len(movements.Data) == 0 {
+		t.Fatalf("the demo has no credit: %v", err)
+	}
 	_, page := bodyOf(t, base+"/docs")
 	described := regexp.MustCompile(`The base address is <code>([^<]+)</code>`).FindStringSubmatch(page)
 	if described == nil {
@@ -166,7 +171,7 @@ func TestSamplesOfTheReference(t *testing.T) {
 			}
 			there := list.Data[0].ID
 			if s.operation == "getClientCredit" {
-				there = client[1]
+				there = movements.Data[0].Client.ID
 			}
 			code = strings.Replace(code, named[2], there, 1)
 		}
