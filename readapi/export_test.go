@@ -96,9 +96,9 @@ func (e *endpoint) keys() (list []statementKey) {
 	return list
 }
 
-// OfInvoiceStatement reads the rows of a table that belong to an invoice, and NamedStatement those with
+// WithStatement reads the rows of a table that have a value in a column, and NamedStatement those with
 // a name.
-func OfInvoiceStatement(table string) string { return turnOf(table, &turn{column: "invoice_id"}) }
+func WithStatement(table, column string) string { return turnOf(table, &turn{column: column}) }
 
 func NamedStatement(table string) string { return turnOf(table, &turn{names: []string{"a"}}) }
 

@@ -47,9 +47,9 @@ type Place struct {
 // turn is what a Page is to have.
 type turn struct {
 	at     Place
-	column string // a column of which an index finds the rows with one value; empty: all rows
+	column string // an indexed column that must have the value; empty: there is no such condition
 	value  string
-	names  []string // texts of which a party's name must have one; nil: any name
+	names  []string // a party's name must contain one of these; nil: any name will do
 	page   *Page
 }
 
@@ -60,21 +60,17 @@ type turnKey struct{}
 // the filters of the list and a limit. A Status other than 200 and 400 means that the list could not be
 // read in time.
 func (r *Reader) Page(ctx context.Context, ask Ask, at *Place) (*Page, error) {
-	if at == nil {
-		at = &Place{Position: math.MaxInt64}
+	t := &turn{}
+	if at != nil {
+		t.at = *at
 	}
-	return r.page(ctx, ask, &turn{at: *at, page: &Page{}})
+	return r.page(ctx, ask, t)
 }
 
-// OfInvoice reads the rows of a list that belong to an invoice, as Page does. The list is that of
-// charges, payments or time entries, without filters.
-func (r *Reader) OfInvoice(ctx context.Context, ask Ask, invoice string) (*Page, error) {
-	return r.page(ctx, ask, &turn{at: Place{Position: math.MaxInt64}, column: "invoice_id", value: invoice, page: &Page{}})
-}
-
-// Numbered reads the invoices with a number, as Page does.
-func (r *Reader) Numbered(ctx context.Context, ask Ask, number string) (*Page, error) {
-	return r.page(ctx, ask, &turn{at: Place{Position: math.MaxInt64}, column: "number", value: number, page: &Page{}})
+// With reads the rows of a list, without filters, that have a value in a column: the id, an invoice's
+// number, or the invoice_id of charges, payments and time entries. It reads as Page does.
+func (r *Reader) With(ctx context.Context, ask Ask, column, value string) (*Page, error) {
+	return r.page(ctx, ask, &turn{column: column, value: value})
 }
 
 // mostNames is how many clients or contractors a search for a name looks at, those that changed last.
@@ -88,7 +84,7 @@ func (r *Reader) Named(ctx context.Context, ask Ask, text string) (*Page, error)
 		first, size := utf8.DecodeRuneInString(word)
 		words[i] = string(unicode.ToUpper(first)) + word[size:]
 	}
-	t := &turn{at: Place{Position: math.MaxInt64}, page: &Page{}}
+	t := &turn{}
 	// The database lowers only what its locale knows.
 	for _, form := range []string{text, lower, strings.ToUpper(text), strings.Join(words, " ")} {
 		t.names = append(t.names, strings.Trim(string(jsonform.AppendString(nil, form)), `"`))
@@ -130,6 +126,10 @@ func (r *Reader) Names(ctx context.Context, workspaceID, table string, ids []str
 }
 
 func (r *Reader) page(ctx context.Context, ask Ask, t *turn) (*Page, error) {
+	t.page = &Page{}
+	if t.at == (Place{}) { // the first page
+		t.at.Position = math.MaxInt64
+	}
 	read, err := r.Get(context.WithValue(ctx, turnKey{}, t), ask)
 	if err != nil {
 		return nil, err
@@ -191,18 +191,11 @@ func answerTurn(q *request, t *turn) error {
 	case t.names != nil:
 		args = append(args, t.names)
 	}
-	rows, err := q.query(turnStatement(q.endpoint.Resource, q.endpoint.filters, key, t), args...)
+	rows, v, err := q.queryVersion(turnStatement(q.endpoint.Resource, q.endpoint.filters, key, t), args...)
 	if err != nil {
 		return err
 	}
 	defer rows.close()
-	v, err := rows.version()
-	if err != nil {
-		return q.readError(err)
-	}
-	if err := reached(q, v); err != nil {
-		return err
-	}
 	t.page.Rows = nil // a read from the Copy may have been given up
 	for {
 		position, values, ok, err := rows.next()

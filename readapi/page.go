@@ -142,6 +142,25 @@ func (q *request) query(statement string, args ...any) (*rowReader, error) {
 	return &rowReader{rows: rows, release: release}, nil
 }
 
+// queryVersion is query for a statement whose first row has only a version. It reads that row.
+func (q *request) queryVersion(statement string, args ...any) (*rowReader, version, error) {
+	rows, err := q.query(statement, args...)
+	if err != nil {
+		return nil, version{}, err
+	}
+	v, err := rows.version()
+	if err != nil {
+		err = q.readError(err)
+	} else {
+		err = reached(q, v)
+	}
+	if err != nil {
+		rows.close()
+		return nil, version{}, err
+	}
+	return rows, v, nil
+}
+
 // close gives the connection back. It may be called more than once.
 func (r *rowReader) close() {
 	r.rows.Close()

@@ -125,8 +125,10 @@ func TestPlans(t *testing.T) {
 			s.checkPlan(tx, statement, arguments)
 		}
 	}
-	for _, table := range []string{"charge", "payment", "time_entry"} {
-		s.checkPlan(tx, readapi.Statement{Path: "of an invoice", Table: table, Days: true, SQL: readapi.OfInvoiceStatement(table)}, "'big', 9223372036854775807, '', 51, 'in_7'")
+	for _, of := range [][3]string{
+		{"charge", "invoice_id", "in_7"}, {"payment", "invoice_id", "in_7"}, {"time_entry", "invoice_id", "in_7"}, {"invoice", "number", "INV-7"}, {"client_credit", "id", "cl_7"}, {"time_entry", "id", "te_7"},
+	} {
+		s.checkPlan(tx, readapi.Statement{Path: "with " + of[1], Table: of[0], Days: true, SQL: readapi.WithStatement(of[0], of[1])}, "'big', 9223372036854775807, '', 51, '"+of[2]+"'")
 	}
 	for _, table := range []string{"client", "contractor"} {
 		s.checkPlan(tx, readapi.Statement{Path: "by name", Table: table, Whole: true, SQL: readapi.NamedStatement(table)}, "'big', 9223372036854775807, '', 51, '{a}'")

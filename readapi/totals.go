@@ -131,18 +131,11 @@ func answerTotals(q *request) error {
 	e := q.endpoint
 	key, args := e.keyOf(q)
 	t := newTotalsQuery(q)
-	rows, err := q.query(totalsStatement(e.Resource, e.filters, key, &t), append([]any{q.key.WorkspaceID}, args...)...)
+	rows, v, err := q.queryVersion(totalsStatement(e.Resource, e.filters, key, &t), append([]any{q.key.WorkspaceID}, args...)...)
 	if err != nil {
 		return err
 	}
 	defer rows.close()
-	v, err := rows.version()
-	if err != nil {
-		return q.readError(err)
-	}
-	if err := reached(q, v); err != nil {
-		return err
-	}
 	body := q.api.answers.Buffer()
 	defer q.api.answers.Release(body)
 	if err := q.appendTotals(body, rows, &t, v.position); err != nil {

@@ -144,7 +144,7 @@ func TestServeWithoutIdentityProvider(t *testing.T) {
 }
 
 // TestServeStoppedDuringItsStart: SIGTERM ends a process well also while it waits for the database,
-// so that whoever started it does not take that for a failure.
+// so that a service manager does not report a failure.
 func TestServeStoppedDuringItsStart(t *testing.T) {
 	t.Parallel()
 	silent := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -139,7 +139,7 @@ func New(cfg Config) (*Console, error) {
 		return nil, err
 	}
 	c.events = &pages.Events{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Reader: cfg.Reader, Replayer: replayer, Anomalies: unusual, Retention: cfg.Settings.Retention, BesideTimeout: cfg.BesideTimeout}
-	c.data = &pages.Data{Reader: cfg.Reader, Replayer: replayer, Log: cfg.Log, Retention: cfg.Settings.Retention, BesideTimeout: cfg.BesideTimeout}
+	c.data = pages.NewData(pages.Data{Reader: cfg.Reader, Replayer: replayer, Log: cfg.Log, Retention: cfg.Settings.Retention, BesideTimeout: cfg.BesideTimeout})
 	c.search = &pages.Search{Data: c.data, Events: c.events}
 	c.requests = &pages.Requests{Pool: cfg.Pool, Keys: cfg.Keys, Rollups: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}
 	c.settings = &pages.Settings{Pool: cfg.Pool, Workspaces: workspaces, Mailer: cfg.Mailer, Signing: cfg.Signing, Host: host, KeysURL: cfg.APIURL + reference.KeysPath}

@@ -244,7 +244,7 @@ func (s *OutboxSource) letters(ctx context.Context, which string, args ...any) (
 		if err := rows.Scan(&l.ID[0], &l.ID[1], &l.At, &uuid, &payload, &metadata); err != nil {
 			return nil, s.deadError("read", err)
 		}
-		_ = json.Unmarshal(metadata, &of) // whoever wrote a letter of another form gave no reason
+		_ = json.Unmarshal(metadata, &of) // a letter in another form has no reason
 		l.Reason, l.Cut = of[MetadataReason], of[MetadataCut]
 		l.Message = Message{Message: message.NewMessage(uuid, payload), Headers: []byte(of[MetadataHeaders])}
 		if len(l.Message.Headers) > 0 {

@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -39,6 +38,14 @@ type Data struct {
 
 	Retention     time.Duration // how long events are shown
 	BesideTimeout time.Duration // how long a page waits for totals, related rows and the history
+
+	lists []list
+}
+
+// NewData prepares the pages.
+func NewData(p Data) *Data {
+	p.lists = lists()
+	return &p
 }
 
 // Routes returns the routes of the pages.
@@ -60,13 +67,22 @@ type list struct {
 	Name        string // such as Time entries
 	Description string
 	Columns     []string // fields that a page of the list shows; the first one names the row
-	Sums        []string // of the totals; empty: the list has none
+	Sums        []string // of the totals that pages show; empty: the list has none
+
+	paged  bool            // each row has a page of its own
+	totals *route.Resource // nil: the list has none
 }
 
 // lists returns the lists of rows, in the order of the API's description.
 func lists() []list {
 	var all []list
 	table := route.Table()
+	at := func(path string) *route.Route {
+		if i := slices.IndexFunc(table, func(r route.Route) bool { return r.Path == path }); i >= 0 {
+			return &table[i]
+		}
+		return nil
+	}
 	for i := range table {
 		r := &table[i]
 		if r.Kind != route.Rows {
@@ -75,6 +91,10 @@ func lists() []list {
 		name := strings.TrimPrefix(r.Summary, "List ")
 		l := list{Route: r, Slug: strings.TrimPrefix(r.Path, "/v1/"), Name: strings.ToUpper(name[:1]) + name[1:]}
 		l.Description, l.Columns, l.Sums = forPeople(l.Slug)
+		l.paged = at(r.Path+"/{id}") != nil
+		if totals := at("/v1/totals/" + l.Slug); totals != nil {
+			l.totals = totals.Resource
+		}
 		all = append(all, l)
 	}
 	return all
@@ -88,13 +108,13 @@ func forPeople(slug string) (description string, columns, sums []string) {
 			[]string{"number", "client", "period_label", "client_billing_status", "gross_amount", "net_due", "updated_at"},
 			[]string{"gross_amount", "credit_applied", "net_due"}
 	case "charges":
-		return "Charges, without those that were removed.",
+		return "Charges, except removed ones.",
 			[]string{"category", "client", "contractor", "date", "status", "amount"}, []string{"amount"}
 	case "payments":
 		return "Payments that the accounting system has confirmed.",
 			[]string{"direction", "client", "contractor", "invoice_number", "confirmed_at", "amount"}, []string{"amount"}
 	case "time-entries":
-		return "Time entries, without those that were deleted.",
+		return "Time entries, except deleted ones.",
 			[]string{"service", "client", "contractor", "work_date", "status", "hours", "bill_amount"}, []string{"hours", "bill_amount"}
 	case "contractors":
 		return "Contractors, one row each.", []string{"name", "title", "email", "status", "updated_at"}, nil
@@ -108,17 +128,11 @@ func forPeople(slug string) (description string, columns, sums []string) {
 	return "", []string{"id"}, nil
 }
 
-func listOf(slug string) (*list, error) {
-	all := lists()
-	if i := slices.IndexFunc(all, func(l list) bool { return l.Slug == slug }); i >= 0 {
-		return &all[i], nil
+func (p *Data) list(slug string) (*list, error) {
+	if i := slices.IndexFunc(p.lists, func(l list) bool { return l.Slug == slug }); i >= 0 {
+		return &p.lists[i], nil
 	}
 	return nil, web.ErrNotFound
-}
-
-// HasRows reports whether each row has a page of its own.
-func (l *list) HasRows() bool {
-	return slices.ContainsFunc(route.Table(), func(r route.Route) bool { return r.Kind == route.Row && r.Path == l.Path+"/{id}" })
 }
 
 type dataOverviewBody struct {
@@ -127,7 +141,7 @@ type dataOverviewBody struct {
 }
 
 func (p *Data) overviewPage(r *web.Request) error {
-	return r.Show("data", web.View{Title: "Data", Section: "data", Body: &dataOverviewBody{lists(), r.Session.MaySeePay()}})
+	return r.Show("data", web.View{Title: "Data", Section: "data", Body: &dataOverviewBody{p.lists, r.Session.MaySeePay()}})
 }
 
 // cell is a value of a row for people.
@@ -137,7 +151,7 @@ type cell struct {
 	Look   string    // of a badge; empty: it is text
 	Href   string    // of what the value names; empty: nothing
 	Unit   string    // follows the value; empty: nothing
-	Day    time.Time // a moment of which a list shows the day; zero: none
+	Day    time.Time // of a moment whose day alone is shown; zero: it is something else
 	Number bool
 	Parts  [][]cell // objects in the value, one after the other, in place of Lines
 	Many   bool     // Parts is a list, even of one
@@ -148,51 +162,47 @@ func (c cell) Empty() bool {
 	return len(c.Parts) == 0 && len(c.Lines) == 1 && c.Lines[0] == web.Nothing
 }
 
-// record is a row of a list: its values by name.
-type record struct {
-	fields  []jsonform.FieldDescription
-	members map[string]string
-}
+// record is a row of a list: its values as JSON, by name.
+type record map[string]string
 
-func readRow(fields []jsonform.FieldDescription, text []byte) (record, error) {
+func readRow(text []byte) (record, error) {
 	members, err := jsonform.Members(string(text))
 	if err != nil {
-		return record{}, fmt.Errorf("read a row: %w", err)
+		return nil, fmt.Errorf("read a row: %w", err)
 	}
-	r := record{fields, map[string]string{}}
+	r := record{}
 	for _, m := range members {
-		r.members[m.Name] = m.JSON
+		r[m.Name] = m.JSON
 	}
 	return r, nil
 }
 
 // text returns a text of the row; empty: there is none.
 func (r record) text(name string) (text string) {
-	_ = json.Unmarshal([]byte(r.members[name]), &text)
+	_ = json.Unmarshal([]byte(r[name]), &text)
 	return text
 }
 
 // party returns the id and name of a party that the row names; both are empty if there is none.
 func (r record) party(field string) (id, name string) {
 	var p struct{ ID, Name string }
-	_ = json.Unmarshal([]byte(r.members[field]), &p)
+	_ = json.Unmarshal([]byte(r[field]), &p)
 	return p.ID, p.Name
 }
 
 // cell returns a value of the row.
 func (r record) cell(f *jsonform.FieldDescription) cell {
-	value := r.members[f.Name]
+	value := r[f.Name]
 	c := cell{Label: web.Field(f.Name), Lines: web.Value(f.Name, value)}
 	if c.Empty() {
 		return c
 	}
+	c.Number = isNumber(f.Form)
 	switch f.Form {
 	case domain.FormMoney, domain.FormSignedMoney:
-		c.Number, c.Unit = true, r.text("currency")
-	case domain.FormHours, domain.FormNumber, domain.FormInteger, domain.FormCount:
-		c.Number = true
+		c.Unit = r.text("currency")
 	case domain.FormObject, domain.FormArray:
-		if id, name := r.party(f.Name); id != "" && (f.Name == "client" || f.Name == "contractor") {
+		if id, name := r.party(f.Name); id != "" && isParty(f) {
 			c.Lines, c.Href = []string{cmp.Or(name, id)}, rowAddress(f.Name+"s", id)
 			break
 		}
@@ -213,6 +223,18 @@ func (r record) cell(f *jsonform.FieldDescription) cell {
 	return c
 }
 
+// isNumber reports whether values of a form are numbers, money among them.
+func isNumber(form jsonform.Form) bool {
+	switch form {
+	case domain.FormMoney, domain.FormSignedMoney, domain.FormHours, domain.FormNumber, domain.FormInteger, domain.FormCount:
+		return true
+	}
+	return false
+}
+
+// isParty reports whether a field names a client or a contractor.
+func isParty(f *jsonform.FieldDescription) bool { return f.Object == "PartyReference" }
+
 // parts returns the objects of a value, each as its values.
 func parts(f *jsonform.FieldDescription, value string) (all [][]cell) {
 	objects := []json.RawMessage{json.RawMessage(value)}
@@ -220,7 +242,7 @@ func parts(f *jsonform.FieldDescription, value string) (all [][]cell) {
 		return nil
 	}
 	for _, object := range objects {
-		part, err := readRow(f.Fields, object)
+		part, err := readRow(object)
 		if err != nil {
 			return nil
 		}
@@ -232,7 +254,7 @@ func parts(f *jsonform.FieldDescription, value string) (all [][]cell) {
 // cells returns the values of fields.
 func (r record) cells(fields []jsonform.FieldDescription) (all []cell) {
 	for i := range fields {
-		if _, given := r.members[fields[i].Name]; given {
+		if _, given := r[fields[i].Name]; given {
 			all = append(all, r.cell(&fields[i]))
 		}
 	}
@@ -245,7 +267,7 @@ func (r record) title(l *list) string {
 	if id, name := r.party(first); id != "" {
 		return cmp.Or(name, id)
 	}
-	return cmp.Or(strings.Join(web.Value(first, cmp.Or(strings.Replace(r.members[first], "null", "", 1), r.members["id"])), ""), l.Name)
+	return cmp.Or(strings.Join(web.Value(first, cmp.Or(strings.Replace(r[first], "null", "", 1), r["id"])), ""), l.Name)
 }
 
 // tags say what is unusual about the row.
@@ -254,11 +276,11 @@ func (r record) tags() (tags []string) {
 		tags = append(tags, strings.ReplaceAll(typ, "_", " "))
 	}
 	for name, tag := range map[string]string{"reversed": "reversed", "billed_externally": "billed elsewhere", "is_flat_fee": "flat fee"} {
-		if r.members[name] == "true" {
+		if r[name] == "true" {
 			tags = append(tags, tag)
 		}
 	}
-	if r.members["billed_to_client"] == "false" {
+	if r["billed_to_client"] == "false" {
 		tags = append(tags, "not billed to the client")
 	}
 	slices.Sort(tags)
@@ -312,15 +334,14 @@ func newTable(l *list, page *readapi.Page, without string) (*table, error) {
 			t.columns = append(t.columns, name)
 		}
 	}
-	withPage := l.HasRows()
 	for i := range page.Rows {
-		read, err := readRow(l.Resource.Fields, page.Rows[i].JSON)
+		read, err := readRow(page.Rows[i].JSON)
 		if err != nil {
 			return nil, err
 		}
 		d := dataRow{Title: read.title(l), Tags: read.tags()}
 		switch id, _ := read.party("client"); {
-		case withPage:
+		case l.paged:
 			d.Href = rowAddress(l.Slug, page.Rows[i].ID)
 		case l.Columns[0] == "client":
 			d.Href = rowAddress("clients", id)
@@ -346,12 +367,7 @@ func newTable(l *list, page *readapi.Page, without string) (*table, error) {
 func (t *table) Heads() []cell {
 	heads := []cell{{Label: web.Field(t.columns[0])}}
 	for _, name := range t.columns[1:] {
-		switch t.List.Resource.Field(name).Form {
-		case domain.FormMoney, domain.FormSignedMoney, domain.FormHours:
-			heads = append(heads, cell{Label: web.Field(name), Number: true})
-		default:
-			heads = append(heads, cell{Label: web.Field(name)})
-		}
+		heads = append(heads, cell{Label: web.Field(name), Number: isNumber(t.List.Resource.Field(name).Form)})
 	}
 	return heads
 }
@@ -364,7 +380,7 @@ type filterField struct {
 	Fault              string
 }
 
-// chip is a filter that is on.
+// chip is a filter, with the address of the list without it, or with nothing but it.
 type chip struct{ Label, Address string }
 
 type dataListBody struct {
@@ -421,7 +437,7 @@ func (l *list) fileAddress(chosen url.Values, extension string) string {
 }
 
 func (p *Data) listPage(r *web.Request) error {
-	l, err := listOf(r.Path("list"))
+	l, err := p.list(r.Path("list"))
 	if err != nil {
 		return err
 	}
@@ -606,8 +622,7 @@ func (t *totals) read(l *list, answer []byte) error {
 	if err := json.Unmarshal(answer, &envelope); err != nil {
 		return fmt.Errorf("read totals: %w", err)
 	}
-	of := slices.IndexFunc(route.Table(), func(r route.Route) bool { return r.Path == "/v1/totals/"+l.Slug })
-	resource := route.Table()[of].Resource
+	resource := l.totals
 	columns := append(slices.Clone(resource.Total.Separated), "count")
 	columns = append(columns, l.Sums...)
 	t.Heads = nil
@@ -615,7 +630,7 @@ func (t *totals) read(l *list, answer []byte) error {
 		t.Heads = append(t.Heads, cell{Label: web.Field(name), Number: name == "count" || slices.Contains(l.Sums, name)})
 	}
 	for _, text := range envelope.Data {
-		read, err := readRow(resource.Fields, text)
+		read, err := readRow(text)
 		if err != nil {
 			return err
 		}
@@ -664,12 +679,12 @@ type historyEntry struct {
 }
 
 func (p *Data) rowPage(r *web.Request) error {
-	l, err := listOf(r.Path("list"))
+	l, err := p.list(r.Path("list"))
 	if err != nil {
 		return err
 	}
 	id := r.Path("id")
-	if !l.HasRows() || !domain.IsID(id) {
+	if !l.paged || !domain.IsID(id) {
 		return web.ErrNotFound
 	}
 	read, err := p.Reader.Get(r.Context(), p.ask(r, l.Path+"/"+id, nil, 0))
@@ -689,7 +704,7 @@ func (p *Data) rowPage(r *web.Request) error {
 	case read.Status != http.StatusOK:
 		return errUnread
 	}
-	found, err := readRow(l.Resource.Fields, read.Body)
+	found, err := readRow(read.Body)
 	if err != nil {
 		return err
 	}
@@ -701,7 +716,8 @@ func (p *Data) rowPage(r *web.Request) error {
 	body.Related = make([]*table, len(related))
 	reading.Go(func() {
 		for i := range related { // one after the other: the workspace has few connections
-			if body.Related[i], err = p.related(ctx, r, &related[i], body.Title); err != nil {
+			var err error
+			if body.Related[i], err = p.related(ctx, r, &related[i]); err != nil {
 				r.Warn("cannot read related rows", err)
 			}
 		}
@@ -718,7 +734,7 @@ func (b *dataRowBody) show(l *list, found record) {
 	titles := map[jsonform.Part]string{domain.Pay: "Pay", domain.Margin: "Margin"}
 	for i := range l.Resource.Fields {
 		f := &l.Resource.Fields[i]
-		if _, given := found.members[f.Name]; !given || f.Name == "id" || f.Name == "period" || f.Name == "currency" {
+		if _, given := found[f.Name]; !given || f.Name == "id" || f.Name == "period" || f.Name == "currency" {
 			continue
 		}
 		c := found.cell(f)
@@ -737,20 +753,21 @@ func (b *dataRowBody) show(l *list, found record) {
 
 // relation is a list with rows that belong to another row.
 type relation struct {
-	slug    string
-	of      string // the column with the other row
-	chosen  url.Values
-	invoice string
+	slug   string
+	of     string     // the column with the other row, which is left out
+	chosen url.Values // filters that find them; nil: they are found by a column
+	column string
 }
 
 func relatedTo(slug, id string) (all []relation) {
 	switch slug {
 	case "invoices":
 		for _, slug := range []string{"charges", "time-entries", "payments"} {
-			all = append(all, relation{slug: slug, of: "invoice_number", invoice: id})
+			all = append(all, relation{slug: slug, of: "invoice_number", column: "invoice_id"})
 		}
 	case "clients":
-		for _, slug := range []string{"credits", "invoices", "charges", "time-entries", "payments", "credit-history"} {
+		all = append(all, relation{slug: "credits", column: "id"})
+		for _, slug := range []string{"invoices", "charges", "time-entries", "payments", "credit-history"} {
 			all = append(all, relation{slug: slug, of: "client", chosen: url.Values{"client_id": {id}}})
 		}
 	case "contractors":
@@ -761,17 +778,14 @@ func relatedTo(slug, id string) (all []relation) {
 	return all
 }
 
-func (p *Data) related(ctx context.Context, r *web.Request, of *relation, title string) (*table, error) {
-	l, err := listOf(of.slug)
+func (p *Data) related(ctx context.Context, r *web.Request, of *relation) (*table, error) {
+	l, err := p.list(of.slug)
 	if err != nil {
 		return nil, err
 	}
-	if of.slug == "credits" { // the list has no filter, and the client one row
-		return p.creditOf(ctx, r, l, of.chosen.Get("client_id"), title)
-	}
 	var page *readapi.Page
-	if of.invoice != "" {
-		page, err = p.Reader.OfInvoice(ctx, p.ask(r, l.Path, nil, route.MaxLimit), of.invoice)
+	if of.column != "" {
+		page, err = p.Reader.With(ctx, p.ask(r, l.Path, nil, route.MaxLimit), of.column, r.Path("id"))
 	} else {
 		page, err = p.Reader.Page(ctx, p.ask(r, l.Path, of.chosen, relatedSize), nil)
 	}
@@ -782,25 +796,10 @@ func (p *Data) related(ctx context.Context, r *web.Request, of *relation, title 
 		return nil, errors.New(l.Path + " could not be read in time")
 	}
 	t, err := newTable(l, page, of.of)
-	if err == nil && page.Older != nil && of.invoice == "" {
+	if err == nil && page.Older != nil && of.column == "" {
 		t.More = l.address(of.chosen)
 	}
 	return t, err
-}
-
-// creditOf is a client's row of the list of credits.
-func (p *Data) creditOf(ctx context.Context, r *web.Request, l *list, client, name string) (*table, error) {
-	read, err := p.Reader.Get(ctx, p.ask(r, "/v1/clients/"+client+"/credit", nil, 1))
-	if err != nil || read.Status != http.StatusOK {
-		return nil, err
-	}
-	var credit struct{ Credit json.RawMessage }
-	text := read.Body
-	if json.Unmarshal(text, &credit) == nil && len(credit.Credit) > 0 {
-		text = credit.Credit
-	}
-	row := append(jsonform.AppendString([]byte(`{"client":{"id":"`+client+`","name":`), name), "},"...)
-	return newTable(l, &readapi.Page{Rows: []readapi.Ranked{{JSON: append(row, bytes.TrimPrefix(text, []byte("{"))...)}}}, "")
 }
 
 // history reads which entries made the row, if the log is short.

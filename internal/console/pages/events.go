@@ -83,7 +83,7 @@ type reference struct{ Kind, Text, Href string }
 // names are what people call clients and contractors, by their ids.
 type names struct{ clients, contractors map[string]string }
 
-// names reads the names of those that events are about. Without them, a page shows ids.
+// names reads the names of the clients and contractors in events. Without them, a page shows ids.
 func (p *Events) names(r *web.Request, list []event) (n names) {
 	var clients, contractors []string
 	for i := range list {
@@ -176,11 +176,20 @@ type eventsListBody struct {
 }
 
 // show fills in the events of a page.
-func (b *eventsListBody) show(p *Events, r *web.Request, list []event) {
+func (b *eventsListBody) show(p *Events, r *web.Request, texts []string) error {
+	list := make([]event, len(texts))
+	for i, text := range texts {
+		e, err := parse(text)
+		if err != nil {
+			return err
+		}
+		list[i] = *e
+	}
 	n := p.names(r, list)
 	for i := range list {
 		b.List = append(b.List, listedEvent{list[i], list[i].object(), list[i].references(n)})
 	}
+	return nil
 }
 
 // Filtered reports whether the list is filtered.
@@ -219,15 +228,9 @@ func (p *Events) listPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	events := make([]event, len(list))
-	for i, text := range list {
-		e, err := parse(text)
-		if err != nil {
-			return err
-		}
-		events[i] = *e
+	if err := body.show(p, r, list); err != nil {
+		return err
 	}
-	body.show(p, r, events)
 	body.Here = web.Address("/events", "type", body.Type, "until", body.Until)
 	if !body.First {
 		body.Newest = body.Here
@@ -250,15 +253,13 @@ func (p *Events) searchPage(r *web.Request, b *eventsListBody, q query) error {
 	if err != nil {
 		return err
 	}
-	events := make([]event, len(found.Hits))
+	texts := make([]string, len(found.Hits))
 	for i, hit := range found.Hits {
-		e, err := parse(hit.JSON)
-		if err != nil {
-			return err
-		}
-		events[i] = *e
+		texts[i] = hit.JSON
 	}
-	b.show(p, r, events)
+	if err := b.show(p, r, texts); err != nil {
+		return err
+	}
 	address := func(before string) string {
 		return web.Address("/events", "type", b.Type, "until", b.Until, "about", b.About, "before", before)
 	}

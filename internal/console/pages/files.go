@@ -20,7 +20,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
-	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
 // FilePattern is the route pattern of files, which are not pages.
@@ -33,7 +32,7 @@ const sendTime = 10 * time.Minute
 // what a key with the session's permissions would get.
 func (p *Data) file(r *web.Request) error {
 	extension := path.Ext(r.Path("file"))
-	l, err := listOf(strings.TrimSuffix(r.Path("file"), extension))
+	l, err := p.list(strings.TrimSuffix(r.Path("file"), extension))
 	if err != nil {
 		return err
 	}
@@ -52,7 +51,7 @@ func (p *Data) file(r *web.Request) error {
 	}
 	defer f.close()
 	status, err := p.Reader.Rows(r.Context(), p.ask(r, l.Path, l.selection(r), 0), r.W, func(row []byte) error {
-		read, err := readRow(l.Resource.Fields, row)
+		read, err := readRow(row)
 		if err != nil {
 			return err
 		}
@@ -100,7 +99,7 @@ func columnsOf(l *list, seesPay bool) (all []column) {
 			c.label += " (UTC)"
 		}
 		all = append(all, c)
-		if f.Object == "PartyReference" {
+		if isParty(f) {
 			all = append(all, column{label: c.label + " ID", field: f, id: true})
 		}
 	}
@@ -109,17 +108,15 @@ func columnsOf(l *list, seesPay bool) (all []column) {
 
 // text returns the value as people read it; numbers as digits with a point.
 func (c *column) text(r record) string {
-	value := r.members[c.field.Name]
-	id, name := "", ""
-	if c.field.Object == "PartyReference" {
-		id, name = r.party(c.field.Name)
-	}
+	value := r[c.field.Name]
 	switch {
 	case value == "" || value == "null" || value == "[]":
 		return ""
-	case c.id:
-		return id
-	case c.field.Object == "PartyReference":
+	case isParty(c.field):
+		id, name := r.party(c.field.Name)
+		if c.id {
+			return id
+		}
 		return name
 	case c.number():
 		return strings.Trim(value, `"`)
@@ -131,14 +128,7 @@ func (c *column) text(r record) string {
 	return strings.Join(web.Value(c.field.Name, value), "; ")
 }
 
-// number reports whether the column has numbers.
-func (c *column) number() bool {
-	switch c.field.Form {
-	case domain.FormMoney, domain.FormSignedMoney, domain.FormHours, domain.FormNumber, domain.FormInteger:
-		return true
-	}
-	return false
-}
+func (c *column) number() bool { return isNumber(c.field.Form) }
 
 // csvFile is CSV as spreadsheets open it: with a byte order mark, so that they know that it is UTF-8.
 type csvFile struct {
@@ -274,14 +264,18 @@ type workbook struct {
 	styles  map[jsonform.Form]int
 	bold    int
 	rows    int
-	sums    map[string][]*big.Int // of l.Sums in ten-thousandths, by what separates totals
+	sums    map[string][]*big.Int // of list.Sums in ten-thousandths, by the values of the separated fields
+
+	separated []string // fields whose values are not added up together
 }
 
 // newWorkbook makes a workbook with its head, which stays in sight.
 func newWorkbook(r *web.Request, name string, l *list, columns []column) (*workbook, error) {
 	w := &workbook{r: r, name: name, list: l, columns: columns, file: excelize.NewFile(), styles: map[jsonform.Form]int{}, sums: map[string][]*big.Int{}}
-	err := w.begin()
-	if err != nil {
+	if l.totals != nil {
+		w.separated = append([]string{"currency"}, l.totals.Total.Separated...)
+	}
+	if err := w.begin(); err != nil {
 		w.close()
 		return nil, fmt.Errorf("make a workbook: %w", err)
 	}
@@ -336,7 +330,9 @@ func (w *workbook) add(r record) error {
 	for i := range w.columns {
 		cells[i] = w.cell(&w.columns[i], r)
 	}
-	w.addUp(r)
+	if len(w.list.Sums) > 0 {
+		w.addUp(r)
+	}
 	return w.write(cells)
 }
 
@@ -370,31 +366,18 @@ func number(text string, style int) any {
 	return excelize.Cell{StyleID: style, Value: v}
 }
 
-// separated are the fields that separate the totals of the list.
-func (w *workbook) separated() []string {
-	table := route.Table()
-	i := slices.IndexFunc(table, func(r route.Route) bool { return r.Path == "/v1/totals/"+w.list.Slug })
-	if i < 0 {
-		return nil
-	}
-	return append([]string{"currency"}, table[i].Resource.Total.Separated...)
-}
-
 // addUp adds a row to the totals.
 func (w *workbook) addUp(r record) {
-	if len(w.list.Sums) == 0 {
-		return
-	}
 	var key []string
-	for _, name := range w.separated() {
-		key = append(key, r.members[name])
+	for _, name := range w.separated {
+		key = append(key, r[name])
 	}
 	of := strings.Join(key, ",")
 	if w.sums[of] == nil {
 		w.sums[of] = make([]*big.Int, len(w.list.Sums))
 	}
 	for i, name := range w.list.Sums {
-		amount, ok := new(big.Rat).SetString(strings.Trim(r.members[name], `"`))
+		amount, ok := new(big.Rat).SetString(strings.Trim(r[name], `"`))
 		if !ok {
 			continue // null
 		}
@@ -408,7 +391,6 @@ func (w *workbook) addUp(r record) {
 
 // total writes the rows of totals: one for each currency, and for what else is not to be mixed.
 func (w *workbook) total() error {
-	names := w.separated()
 	keys := make([]string, 0, len(w.sums))
 	for key := range w.sums {
 		keys = append(keys, key)
@@ -420,7 +402,7 @@ func (w *workbook) total() error {
 		cells[0] = excelize.Cell{StyleID: w.bold, Value: "Total"}
 		for i := range w.columns {
 			name := w.columns[i].field.Name
-			if at := slices.Index(names, name); at >= 0 {
+			if at := slices.Index(w.separated, name); at >= 0 {
 				cells[i] = excelize.Cell{StyleID: w.bold, Value: strings.Join(web.Value(name, values[at]), "")}
 			}
 			if at := slices.Index(w.list.Sums, name); at >= 0 && w.sums[key][at] != nil {

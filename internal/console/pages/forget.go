@@ -36,7 +36,7 @@ func (p *Data) forgetForm(r *web.Request) (b *forgetBody, s eventlog.Subject, er
 	if s, err = subject(r); err != nil {
 		return nil, s, err
 	}
-	l, err := listOf(r.Path("list"))
+	l, err := p.list(r.Path("list"))
 	if err != nil {
 		return nil, s, err
 	}
@@ -49,7 +49,7 @@ func (p *Data) forgetForm(r *web.Request) (b *forgetBody, s eventlog.Subject, er
 	case read.Status != http.StatusOK:
 		return nil, s, web.ErrNotFound
 	}
-	found, err := readRow(l.Resource.Fields, read.Body)
+	found, err := readRow(read.Body)
 	if err != nil {
 		return nil, s, err
 	}

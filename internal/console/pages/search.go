@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -45,8 +46,8 @@ func (p *Search) page(r *web.Request) error {
 		}
 	}
 	if body.Text != "" {
-		for _, l := range lists() {
-			t, err := p.in(r, &l, body.Text)
+		for i := range p.Data.lists {
+			t, err := p.in(r, &p.Data.lists[i], body.Text)
 			if err != nil {
 				return err
 			}
@@ -67,39 +68,28 @@ func (p *Search) page(r *web.Request) error {
 // in finds the rows of one list; nil: it could not be read in time.
 func (p *Search) in(r *web.Request, l *list, text string) (*table, error) {
 	all := &table{List: l, columns: l.Columns}
-	if !l.HasRows() {
+	if !l.paged {
 		return all, nil
 	}
-	var pages []*readapi.Page
+	reader, ask := p.Data.Reader, p.Data.ask(r, l.Path, nil, relatedSize)
+	with := func(column string) func() (*readapi.Page, error) {
+		return func() (*readapi.Page, error) { return reader.With(r.Context(), ask, column, text) }
+	}
+	var ways []func() (*readapi.Page, error)
 	if domain.IsID(text) {
-		read, err := p.Data.Reader.Get(r.Context(), p.Data.ask(r, l.Path+"/"+text, nil, 0))
+		ways = append(ways, with("id"))
+	}
+	switch l.Slug {
+	case "invoices":
+		ways = append(ways, with("number"))
+	case "clients", "contractors":
+		ways = append(ways, func() (*readapi.Page, error) { return reader.Named(r.Context(), ask, text) })
+	}
+	for _, way := range ways {
+		page, err := way()
 		if err != nil {
 			return nil, err
 		}
-		switch read.Status {
-		case http.StatusOK:
-			pages = append(pages, &readapi.Page{Status: read.Status, Rows: []readapi.Ranked{{Place: readapi.Place{ID: text}, JSON: read.Body}}})
-		case http.StatusNotFound:
-		default:
-			return nil, nil //nolint:nilnil // it could not be read
-		}
-	}
-	by := map[string]func() (*readapi.Page, error){
-		"invoices": func() (*readapi.Page, error) {
-			return p.Data.Reader.Numbered(r.Context(), p.Data.ask(r, l.Path, nil, relatedSize), text)
-		},
-		"clients":     func() (*readapi.Page, error) { return p.named(r, l, text) },
-		"contractors": func() (*readapi.Page, error) { return p.named(r, l, text) },
-	}[l.Slug]
-	if by != nil {
-		page, err := by()
-		if err != nil {
-			return nil, err
-		}
-		pages = append(pages, page)
-	}
-	known := map[string]bool{}
-	for _, page := range pages {
 		if page.Status != http.StatusOK {
 			return nil, nil //nolint:nilnil // it could not be read
 		}
@@ -108,15 +98,10 @@ func (p *Search) in(r *web.Request, l *list, text string) (*table, error) {
 			return nil, err
 		}
 		for _, found := range t.Rows {
-			if !known[found.Href] {
-				known[found.Href] = true
+			if !slices.ContainsFunc(all.Rows, func(known dataRow) bool { return known.Href == found.Href }) {
 				all.Rows = append(all.Rows, found)
 			}
 		}
 	}
 	return all, nil
-}
-
-func (p *Search) named(r *web.Request, l *list, text string) (*readapi.Page, error) {
-	return p.Data.Reader.Named(r.Context(), p.Data.ask(r, l.Path, nil, relatedSize), text)
 }

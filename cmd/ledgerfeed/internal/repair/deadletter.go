@@ -252,8 +252,8 @@ appended message is no dead letter any more. If the log still refuses a message,
 letter stays, with the new reason, and the exit status is 1.
 
 You can interrupt the command and run it again: nothing is appended twice. The command
-needs LEDGERFEED_CREATE_WORKSPACES as the process that ingests has it. The entries come
-behind those that the log has now.`,
+needs LEDGERFEED_CREATE_WORKSPACES as the process that ingests has it. The entries are
+appended at the end of the log.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: env.RunReading(func(ctx context.Context, ids []string) error {
 			if err := checkWhichLetters(ids, all); err != nil {
