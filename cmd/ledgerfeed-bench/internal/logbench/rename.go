@@ -34,7 +34,7 @@ const (
 func benchRename(ctx context.Context, o *measure.Options) error {
 	return measure.InDatabase(ctx, o, func(ctx context.Context, db *measure.Database) error {
 		r := renaming{Database: db, rows: o.Size(renamedRows, 5_000)}
-		if err := r.prepare(ctx); err != nil {
+		if err := r.prepare(ctx, ""); err != nil {
 			return err
 		}
 		return r.measure(ctx)
@@ -48,11 +48,12 @@ type renaming struct {
 	page api.Request // of the workspace whose client is renamed
 }
 
-func (r *renaming) prepare(ctx context.Context) error {
+// prepare makes the time entries. more has further members of each, with a comma before them.
+func (r *renaming) prepare(ctx context.Context, more string) error {
 	err := r.fill(ctx, renamedWorkspace, r.rows, func(workspaceID string, i int) ([]domain.Draft, error) {
 		d, err := domain.NewDraft(workspaceID, "time_entry.recorded", fmt.Appendf(nil, `{"time_entry_id":"te_%07d","work_date":"2026-10-01",
 			"client_id":"cl_1","contractor_id":"co_%d","service":"Occupational therapy","hours":7.5,"invoice_id":"in_%d","period":"2026-10",
-			"currency":"EUR","bill_rate":"120.00","bill_amount":"900.00","pay_rate":"80.00","pay_amount":"600.00"}`, i, i%50, i/30))
+			"currency":"EUR","bill_rate":"120.00","bill_amount":"900.00","pay_rate":"80.00","pay_amount":"600.00"%s}`, i, i%50, i/30, more))
 		if err != nil {
 			return nil, fmt.Errorf("cannot make a time entry: %w", err)
 		}
