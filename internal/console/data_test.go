@@ -68,6 +68,9 @@ func TestListsAsFiles(t *testing.T) {
 			if a.Header.Get("Cache-Control") != "no-store" || !strings.HasPrefix(a.Header.Get("Content-Disposition"), `attachment; filename="acme-`) || a.Header.Get("Ratelimit-Limit") != "" {
 				t.Errorf("%s: %v", f[1], a.Header)
 			}
+			if heads := slices.Sorted(slices.Values(rows[0])); len(slices.Compact(heads)) != len(rows[0]) {
+				t.Errorf("%s has two columns of one name: %q", f[1], rows[0])
+			}
 			hidden := slices.Contains(rows[0], "Margin amount") || slices.Contains(rows[0], "Pay rate")
 			if wanted := p == admin && (strings.Contains(f[1], "invoices") || strings.Contains(f[1], "time-entries") || strings.Contains(f[1], "charges")); hidden != wanted {
 				t.Errorf("%s has %q", f[1], rows[0])

@@ -95,8 +95,11 @@ func columnsOf(l *list, seesPay bool) (all []column) {
 			continue
 		}
 		c := column{label: web.Field(f.Name), field: f}
-		if f.Form == domain.FormDateTime {
+		switch {
+		case f.Form == domain.FormDateTime:
 			c.label += " (UTC)"
+		case f.Name == "period": // another column has its name
+			c.label = "Period code"
 		}
 		all = append(all, c)
 		if isParty(f) {
