@@ -37,6 +37,15 @@ func kindsByName() map[string]kind {
 // kindNamed returns the entry type with this name, or nil if this version does not know it.
 func kindNamed(name string) kind { return kinds[name] }
 
+// typeNames returns the names of all entry types, in the order of the contract.
+func typeNames() []string {
+	list := make([]string, len(catalogue))
+	for i, k := range catalogue {
+		list[i] = k.head().name
+	}
+	return list
+}
+
 // PublicTypes returns the names of the public event types, in the order of the contract.
 func PublicTypes() []string {
 	var list []string

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 )
 
 // MaxEntrySize is the maximum size of an incoming entry, in bytes (docs/contract/log.md, "Stored
@@ -199,7 +200,7 @@ func (d *Draft) setContent(env *envelope, errs *jsonform.FieldErrors) error {
 func (d *Draft) setStored(text string, errs *jsonform.FieldErrors) error {
 	k := kindNamed(d.Type)
 	if k == nil {
-		errs.Unknown("type", wantType)
+		errs.Unknown("type", wantType(d.Type))
 		return nil
 	}
 	open, commitment := CutCommitment(text)
@@ -223,8 +224,17 @@ func (d *Draft) setPublicData(k kind, c content) {
 	}
 }
 
-// wantType says which types there are.
-const wantType = "one of the types of the catalogue, such as invoice.recorded"
+// wantType says where all types are listed, and which one may have been meant.
+func wantType(typ string) string {
+	want := "one of the types that ledgerfeed types lists"
+	if len(typ) > maxTypeLength {
+		return want
+	}
+	return want + similar.Hint(typ, typeNames())
+}
+
+// maxTypeLength is far above the length of every type. Longer texts are not compared with them.
+const maxTypeLength = 64
 
 // NewDraft makes and checks an entry for a Go program. data is a JSON object with the fields of the
 // type. Set ID and CreatedAt on the result as needed. The error is a *DraftError.
@@ -251,7 +261,7 @@ func NewDraft(workspaceID, typ string, data []byte) (Draft, error) {
 func (d *Draft) setData(text string, errs *jsonform.FieldErrors) error {
 	k := kindNamed(d.Type)
 	if k == nil {
-		errs.Unknown("type", wantType)
+		errs.Unknown("type", wantType(d.Type))
 		return nil
 	}
 	if !jsonform.IsObject(text) {
