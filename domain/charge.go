@@ -93,8 +93,11 @@ var chargeCreatedType = define(entryType[chargeRecorded]{
 })
 
 var chargeRecordedType = define(entryType[chargeRecorded]{
-	typeHead: typeHead{name: "charge.recorded", object: "charge", detached: []string{"description"}},
-	fields:   chargeRecordedFields, effect: recordCharge, needs: needsOfCharge, payOnly: notBilled,
+	typeHead: typeHead{
+		name: "charge.recorded", object: "charge", detached: []string{"description"},
+		when: "A charge was added or changed. Fields that the entry leaves out become empty.",
+	},
+	fields: chargeRecordedFields, effect: recordCharge, needs: needsOfCharge, payOnly: notBilled,
 })
 
 func createCharge(f *fold, d *chargeRecorded) {

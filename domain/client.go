@@ -70,7 +70,10 @@ type clientRecorded struct {
 }
 
 var clientRecordedType = define(entryType[clientRecorded]{
-	typeHead: typeHead{name: "client.recorded", object: "client", detached: []string{"name", "billing_address", "contacts"}},
+	typeHead: typeHead{
+		name: "client.recorded", object: "client", detached: []string{"name", "billing_address", "contacts"},
+		when: "A client was added or changed. Fields that the entry leaves out become empty.",
+	},
 	fields: []jsonform.Field[clientRecorded]{
 		{Name: "client_id", Form: FormID, Required: true, At: func(d *clientRecorded) any { return &d.ClientID }},
 		{Name: "name", Form: FormText, Required: true, At: func(d *clientRecorded) any { return &d.Name }},

@@ -28,7 +28,10 @@ type contractorRecorded struct {
 }
 
 var contractorRecordedType = define(entryType[contractorRecorded]{
-	typeHead: typeHead{name: "contractor.recorded", object: "contractor", detached: []string{"name", "email", "title"}},
+	typeHead: typeHead{
+		name: "contractor.recorded", object: "contractor", detached: []string{"name", "email", "title"},
+		when: "A contractor was added or changed. Fields that the entry leaves out become empty.",
+	},
 	fields: []jsonform.Field[contractorRecorded]{
 		{Name: "contractor_id", Form: FormID, Required: true, At: func(d *contractorRecorded) any { return &d.ContractorID }},
 		{Name: "name", Form: FormText, Required: true, At: func(d *contractorRecorded) any { return &d.Name }},

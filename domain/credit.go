@@ -246,7 +246,10 @@ type creditExpired struct {
 }
 
 var creditExpiredType = define(entryType[creditExpired]{
-	typeHead: typeHead{name: "credit.expired", object: "credit", detached: []string{"note"}},
+	typeHead: typeHead{
+		name: "credit.expired", object: "credit", detached: []string{"note"},
+		when: "What remains in a package of client credit lapsed.",
+	},
 	fields: []jsonform.Field[creditExpired]{
 		{Name: "credit_id", Form: FormID, Required: true, At: func(d *creditExpired) any { return &d.CreditID }},
 		{Name: "client_id", Form: FormID, Required: true, At: func(d *creditExpired) any { return &d.ClientID }},
@@ -415,14 +418,17 @@ type packageGrant struct {
 }
 
 var packageGrantFields = jsonform.Define([]jsonform.Field[packageGrant]{
-	{Name: "package_id", Form: FormID, Required: true, At: func(p *packageGrant) any { return &p.PackageID }},
-	{Name: "service", Form: FormText, Required: true, At: func(p *packageGrant) any { return &p.Service }},
-	{Name: "hours", Form: FormHours, At: func(p *packageGrant) any { return &p.Hours }},
-	{Name: "expires_at", Form: FormDate, At: func(p *packageGrant) any { return &p.ExpiresAt }},
+	{Name: "package_id", Form: FormID, Required: true, Example: `"pk_10"`, Doc: "Id of the new package, unique for the client.", At: func(p *packageGrant) any { return &p.PackageID }},
+	{Name: "service", Form: FormText, Required: true, Example: `"Occupational therapy"`, Doc: "Service that the package can pay for.", At: func(p *packageGrant) any { return &p.Service }},
+	{Name: "hours", Form: FormHours, Example: `10`, Doc: "Hours of the package. Absent: it counts amounts alone.", At: func(p *packageGrant) any { return &p.Hours }},
+	{Name: "expires_at", Form: FormDate, Example: `"2027-01-31"`, Doc: "Last day on which it can be used. Nothing happens by itself after this day.", At: func(p *packageGrant) any { return &p.ExpiresAt }},
 })
 
 var creditToppedUpType = define(entryType[creditToppedUp]{
-	typeHead: typeHead{name: "credit.topped_up", object: "credit", detached: []string{"note"}},
+	typeHead: typeHead{
+		name: "credit.topped_up", object: "credit", detached: []string{"note"},
+		when: "A client got credit, in a new package or in none.",
+	},
 	fields: []jsonform.Field[creditToppedUp]{
 		{Name: "credit_id", Form: FormID, Required: true, At: func(d *creditToppedUp) any { return &d.CreditID }},
 		{Name: "client_id", Form: FormID, Required: true, At: func(d *creditToppedUp) any { return &d.ClientID }},

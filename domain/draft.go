@@ -100,12 +100,12 @@ type envelope struct {
 }
 
 var envelopeFields = jsonform.Define([]jsonform.Field[envelope]{
-	{Name: "workspace_id", Form: FormID, Required: true, At: func(e *envelope) any { return &e.workspaceID }},
-	{Name: "id", Form: FormID, At: func(e *envelope) any { return &e.id }},
-	{Name: "type", Form: FormText, Required: true, At: func(e *envelope) any { return &e.typ }},
-	{Name: "created_at", Form: FormDateTime, At: func(e *envelope) any { return &e.createdAt }},
-	{Name: "data", Form: FormObject, At: func(e *envelope) any { return &e.data }},
-	{Name: "salt", Form: FormSalt, At: func(e *envelope) any { return &e.salt }},
+	{Name: "workspace_id", Form: FormID, Required: true, Example: `"acme"`, Doc: "The workspace that the entry belongs to.", At: func(e *envelope) any { return &e.workspaceID }},
+	{Name: "id", Form: FormID, Example: `"evt_1042"`, Doc: "Unique in the workspace. An entry that the log already has is skipped, so you can append it again. Absent: append assigns one.", At: func(e *envelope) any { return &e.id }},
+	{Name: "type", Form: FormText, Required: true, Doc: "What happened.", At: func(e *envelope) any { return &e.typ }},
+	{Name: "created_at", Form: FormDateTime, Doc: "Publish time, for history from elsewhere: from 1970 on, not before the workspace's newest entry, at most 5 minutes ahead. Absent: now.", At: func(e *envelope) any { return &e.createdAt }},
+	{Name: "data", Form: FormObject, Doc: "The fields of the type.", At: func(e *envelope) any { return &e.data }},
+	{Name: "salt", Form: FormSalt, Example: `"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"`, Doc: "Only from an export: the salt of the fields that are kept next to the log.", At: func(e *envelope) any { return &e.salt }},
 	{Name: "stored", Form: FormObject, At: func(e *envelope) any { return &e.stored }},
 })
 

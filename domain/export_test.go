@@ -54,3 +54,15 @@ func Types() (list []*Type) {
 func TypeNamed(name string) *Type {
 	return kindNamed(name).(interface{ describe() *Type }).describe()
 }
+
+// MeaningKeys returns the keys of all meanings.
+func MeaningKeys() Set {
+	keys := Set{}
+	for key := range meanings {
+		keys.add(key)
+	}
+	return keys
+}
+
+// MeaningKey is meaningKey for a type by its name.
+func MeaningKey(typ, field string) string { return meaningKey(kindNamed(typ).head(), field) }

@@ -19,7 +19,10 @@ const (
 var reasonField = jsonform.Field[forgotten]{Name: "reason", Form: FormText, At: func(d *forgotten) any { return &d.Reason }}
 
 var clientForgottenType = define(entryType[forgotten]{
-	typeHead: typeHead{name: TypeClientForgotten, object: "client"},
+	typeHead: typeHead{
+		name: TypeClientForgotten, object: "client",
+		when: "A client is forgotten. The fields about people in all entries before this one are deleted for good.",
+	},
 	fields: []jsonform.Field[forgotten]{
 		{Name: "client_id", Form: FormID, Required: true, At: func(d *forgotten) any { return &d.ClientID }},
 		reasonField,
@@ -30,7 +33,10 @@ var clientForgottenType = define(entryType[forgotten]{
 })
 
 var contractorForgottenType = define(entryType[forgotten]{
-	typeHead: typeHead{name: TypeContractorForgotten, object: "contractor"},
+	typeHead: typeHead{
+		name: TypeContractorForgotten, object: "contractor",
+		when: "A contractor is forgotten. The fields about people in all entries before this one are deleted for good.",
+	},
 	fields: []jsonform.Field[forgotten]{
 		{Name: "contractor_id", Form: FormID, Required: true, At: func(d *forgotten) any { return &d.ContractorID }},
 		reasonField,

@@ -167,7 +167,10 @@ type invoiceRecorded struct {
 }
 
 var invoiceRecordedType = define(entryType[invoiceRecorded]{
-	typeHead: typeHead{name: "invoice.recorded", object: "invoice", detached: []string{"margin_note"}},
+	typeHead: typeHead{
+		name: "invoice.recorded", object: "invoice", detached: []string{"margin_note"},
+		when: "An invoice was added or changed. Fields that the entry leaves out become empty; what other entries set stays.",
+	},
 	fields: []jsonform.Field[invoiceRecorded]{
 		{Name: "invoice_id", Form: FormID, Required: true, At: func(d *invoiceRecorded) any { return &d.InvoiceID }},
 		{Name: "number", Form: FormText, Required: true, At: func(d *invoiceRecorded) any { return &d.Number }},

@@ -62,7 +62,7 @@ type typeHead struct {
 	object string   // object_type of the public form
 	public bool     // whether the feed and webhooks show entries of this type
 	pay    bool     // whether they are only about contractors' pay
-	when   string   // public types only: what the event reports, for documentation
+	when   string   // what an entry reports, in sentences, for documentation
 	always []string // the references that every entry of the type has; set by define
 
 	// detached names the fields that are about people. They are kept next to the log, so that they

@@ -146,6 +146,9 @@ const (
 	decimalOne       = 10_000
 	decimalPlaces    = 4
 	maxDecimalDigits = 14 // before the point
+
+	// DecimalBound is above every number of an entry, as it has too many digits.
+	DecimalBound = 100_000_000_000_000
 )
 
 // appendTo appends the shortest form: 7.5, 8, -0.25 (docs/contract/decisions.md,

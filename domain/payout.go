@@ -14,7 +14,10 @@ type payoutSentToPayroll struct {
 }
 
 var payoutSentToPayrollType = define(entryType[payoutSentToPayroll]{
-	typeHead: typeHead{name: "payout.sent_to_payroll", object: "invoice", pay: true},
+	typeHead: typeHead{
+		name: "payout.sent_to_payroll", object: "invoice", pay: true,
+		when: "The contractor's payout of an invoice was handed to payroll.",
+	},
 	fields: []jsonform.Field[payoutSentToPayroll]{
 		{Name: "invoice_id", Form: FormID, Required: true, At: func(d *payoutSentToPayroll) any { return &d.InvoiceID }},
 		{Name: "sent_at", Form: FormDateTime, At: func(d *payoutSentToPayroll) any { return &d.SentAt }},
@@ -123,7 +126,10 @@ type paymentConfirmed struct {
 }
 
 var paymentConfirmedType = define(entryType[paymentConfirmed]{
-	typeHead: typeHead{name: "payment.confirmed", object: "payment"},
+	typeHead: typeHead{
+		name: "payment.confirmed", object: "payment",
+		when: "A payment by a client was confirmed.",
+	},
 	fields: []jsonform.Field[paymentConfirmed]{
 		{Name: "payment_id", Form: FormID, Required: true, At: func(d *paymentConfirmed) any { return &d.PaymentID }},
 		{Name: "invoice_id", Form: FormID, At: func(d *paymentConfirmed) any { return &d.InvoiceID }},

@@ -8,7 +8,7 @@ import (
 // Limits of the forms (docs/contract/log.md, "Forms used below").
 const (
 	maxIDLength   = 64
-	maxTextLength = 4096 // characters
+	MaxTextLength = 4096 // characters
 )
 
 // IsID reports whether s has the form of an id, `^[A-Za-z0-9_-]{1,64}$`. Ids contain no slash, so
@@ -35,7 +35,7 @@ func isText(s string) bool {
 	n := 0
 	for _, r := range s {
 		n++
-		if n > maxTextLength || (unicode.IsControl(r) && r != '\n' && r != '\t') {
+		if n > MaxTextLength || (unicode.IsControl(r) && r != '\n' && r != '\t') {
 			return false
 		}
 	}

@@ -66,7 +66,10 @@ type timeEntryRecorded struct {
 }
 
 var timeEntryRecordedType = define(entryType[timeEntryRecorded]{
-	typeHead: typeHead{name: "time_entry.recorded", object: "time_entry", detached: []string{"description"}},
+	typeHead: typeHead{
+		name: "time_entry.recorded", object: "time_entry", detached: []string{"description"},
+		when: "A time entry was added or changed. Fields that the entry leaves out become empty, and it is in review again.",
+	},
 	fields: []jsonform.Field[timeEntryRecorded]{
 		{Name: "time_entry_id", Form: FormID, Required: true, At: func(d *timeEntryRecorded) any { return &d.TimeEntryID }},
 		{Name: "work_date", Form: FormDate, Required: true, At: func(d *timeEntryRecorded) any { return &d.WorkDate }},

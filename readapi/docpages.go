@@ -3,6 +3,7 @@ package readapi
 import (
 	"net/http"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
@@ -45,7 +46,13 @@ func newPages(info openapi.Info, keys *signingkey.Keys, document []byte) (map[st
 	for path, text := range map[string][]byte{reference.KeysTextPath: keysText, "/llms.txt": reference.LLMs(info, list), "/robots.txt": []byte(robots)} {
 		add(path, path, plain, "", text)
 	}
-	add("/docs/openapi.json", "/docs/openapi.json", "application/json", "", document)
+	entries, err := openapi.EntrySchema(domain.EntryTypes()...)
+	if err != nil {
+		return nil, err
+	}
+	for path, body := range map[string][]byte{"/docs/openapi.json": document, "/docs/entries.schema.json": entries} {
+		add(path, path, "application/json", "", body)
+	}
 	return pages, nil
 }
 

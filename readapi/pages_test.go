@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
@@ -23,10 +24,11 @@ func TestPagesWithoutAKey(t *testing.T) {
 	info := openapi.Info{BaseURL: "https://api.example.com", DocsURL: docsURL}
 	list := testkit.Must(reference.Pages(info, keys, reference.Under(reference.Root)))(t)
 	pages := map[string][]byte{
-		"/docs/openapi.json": testkit.Must(openapi.Document(info))(t),
-		"/docs/keys.txt":     testkit.Must(reference.KeysText(info, keys))(t),
-		"/llms.txt":          reference.LLMs(info, list),
-		"/robots.txt":        []byte("User-agent: *\nAllow: /docs\nAllow: /llms.txt\nDisallow: /\n"),
+		"/docs/openapi.json":        testkit.Must(openapi.Document(info))(t),
+		"/docs/entries.schema.json": testkit.Must(openapi.EntrySchema(domain.EntryTypes()...))(t),
+		"/docs/keys.txt":            testkit.Must(reference.KeysText(info, keys))(t),
+		"/llms.txt":                 reference.LLMs(info, list),
+		"/robots.txt":               []byte("User-agent: *\nAllow: /docs\nAllow: /llms.txt\nDisallow: /\n"),
 	}
 	for _, p := range list {
 		path := "/" + reference.Under(reference.Root)(p.Path)

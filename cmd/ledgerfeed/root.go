@@ -88,6 +88,7 @@ workspace list, secret-key check and secret-key rotate use all of them in turn.`
 		healthCommand(env),
 		cli.OverCells(migrateCommand(env)),
 		transfer.AppendCommand(env),
+		typesCommand(env),
 		transfer.ExportCommand(env),
 		proof.FollowCommand(env),
 		proof.WitnessCommand(env),

@@ -227,6 +227,7 @@ type FieldDescription struct {
 	Form     Form
 	Part     Part
 	Nullable bool
+	Required bool     // input must have it
 	Optional bool     // may be absent, whatever the reader's permissions; Describe does not set it
 	Values   []string // for texts: all values
 	Known    []string // for texts: known values; others may occur
@@ -264,7 +265,7 @@ func (fs Fields[R]) Describe() []FieldDescription {
 
 func (f *Field[R]) describe() FieldDescription {
 	d := FieldDescription{
-		Name: f.Name, Form: f.Form, Part: f.Part, Nullable: f.Nullable,
+		Name: f.Name, Form: f.Form, Part: f.Part, Nullable: f.Nullable, Required: f.Required,
 		Values: f.Values, Known: f.Known, Doc: f.Doc, Example: f.Example,
 	}
 	if f.At == nil {

@@ -80,12 +80,17 @@ func Document(info Info) ([]byte, error) {
 			{"schemas", s.named},
 		}},
 	}
+	return indented(document)
+}
+
+// indented writes a document as JSON for people to read.
+func indented(document object) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(document); err != nil {
-		return nil, fmt.Errorf("write the description of the API: %w", err)
+		return nil, fmt.Errorf("write a description: %w", err)
 	}
 	return b.Bytes(), nil
 }

@@ -127,9 +127,9 @@ func parameter(p *route.Param) object {
 	case route.FormTime:
 		schema = schema.with("format", "date-time")
 	case route.FormPeriod:
-		schema = schema.with("pattern", patternPeriod)
+		schema = schema.with("pattern", domain.FormPeriod.Pattern())
 	case route.FormID:
-		schema = schema.with("pattern", patternID)
+		schema = schema.with("pattern", domain.FormID.Pattern())
 	case route.FormDateFrom, route.FormDateTo:
 		schema = schema.with("format", "date")
 	case route.FormEnum, route.FormInclude, route.FormOpen:

@@ -10,14 +10,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// Patterns of forms (docs/contract/log.md, "Forms"; docs/contract/decisions.md, "Responses").
+// Patterns of forms that answers show in another way than entries (docs/contract/decisions.md, "Responses").
 const (
-	patternID          = `^[A-Za-z0-9_-]{1,64}$`
 	patternMoney       = `^\d+\.\d{2}$`
 	patternSignedMoney = `^-?\d+\.\d{2}$`
-	patternCurrency    = `^[A-Z]{3}$`
 	patternDateTime    = `^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$`
-	patternPeriod      = `^\d{4}-((0[1-9]|1[0-2])|W(0[1-9]|[1-4]\d|5[0-3])|BW(0[1-9]|1\d|2[0-7]))$`
 )
 
 // schemas collects the named schemas of the description, each once.
@@ -138,7 +135,7 @@ func value(f *jsonform.FieldDescription) object {
 	kind, more := "string", object{}
 	switch f.Form {
 	case domain.FormID:
-		more = object{{"pattern", patternID}}
+		more = object{{"pattern", domain.FormID.Pattern()}}
 	case domain.FormText:
 		more = object{{"minLength", 1}}
 	case domain.FormEnum:
@@ -148,13 +145,13 @@ func value(f *jsonform.FieldDescription) object {
 	case domain.FormSignedMoney:
 		more = object{{"pattern", patternSignedMoney}}
 	case domain.FormCurrency:
-		more = object{{"pattern", patternCurrency}}
+		more = object{{"pattern", domain.FormCurrency.Pattern()}}
 	case domain.FormDate:
 		more = object{{"format", "date"}}
 	case domain.FormDateTime:
 		more = object{{"format", "date-time"}, {"pattern", patternDateTime}}
 	case domain.FormPeriod:
-		more = object{{"pattern", patternPeriod}}
+		more = object{{"pattern", domain.FormPeriod.Pattern()}}
 	case domain.FormHours:
 		kind, more = "number", object{{"format", "double"}, {"minimum", 0}} // without double, generated clients use 32 bits
 	case domain.FormNumber:
@@ -279,7 +276,7 @@ func (s *schemas) credit() (object, string) {
 func (s *schemas) keyInfo() (object, string) {
 	scopes := access.PermissionsOf(access.AllPermissions()...).Strings()
 	company := s.add("Company", members("The workspace.", object{
-		{"id", object{{"type", "string"}, {"pattern", patternID}, {"description", "Id of the workspace."}}},
+		{"id", object{{"type", "string"}, {"pattern", domain.FormID.Pattern()}, {"description", "Id of the workspace."}}},
 		{"name", object{{"type", "string"}, {"description", "Name of the workspace."}}},
 	}, []string{"id", "name"}))
 	key := s.add("Key", members("The key that made the request.", object{

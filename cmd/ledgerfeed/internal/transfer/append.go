@@ -56,7 +56,7 @@ With --forgotten, the input is the list that ledgerfeed person forget keeps. Aft
 backup was restored, append forgets these people again.
 
 With --check, append reports the lines that it would refuse, because of their form or
-because of the log. It appends nothing.
+because of the log. It appends nothing. ledgerfeed types shows which entries it takes.
 
 An entry that has no effect, or not all of it, is an anomaly. At the end, append says how
 many of its entries are anomalies. Without --wait, it says so only if the projector
