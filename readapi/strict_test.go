@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
@@ -23,8 +24,65 @@ func strictDescription() ([]byte, error) {
 		return nil, err
 	}
 	makeStrict(document)
+	describeAnswers(document)
 	describeHeads(document)
 	return json.Marshal(document)
+}
+
+// describeAnswers writes out what the served description says once for all operations: the headers of
+// every answer, which /v1/me has, those of a 304, and which errors an operation has.
+func describeAnswers(document map[string]any) {
+	components, paths := document["components"].(map[string]any), document["paths"].(map[string]any)
+	ofAll := maps.Clone(answersOf(paths["/v1/me"])["200"].(map[string]any)["headers"].(map[string]any))
+	delete(ofAll, "ETag")
+	components["responses"] = describedErrors(components, ofAll)
+	for path, item := range paths {
+		responses := answersOf(item)
+		headers := responses["200"].(map[string]any)["headers"].(map[string]any)
+		maps.Copy(headers, ofAll)
+		unchanged := maps.Clone(headers)
+		for _, name := range []string{"Link", "Event-Index", "Next-Cursor"} {
+			delete(unchanged, name)
+		}
+		responses["304"].(map[string]any)["headers"] = unchanged
+		delete(responses, "default")
+		statuses := []string{"400", "401", "429", "431", "500", "503"}
+		if !slices.Contains([]string{"/v1/me", "/v1/openapi.json"}, path) {
+			statuses = append(statuses, "403")
+		}
+		if strings.Contains(path, "{") || strings.HasSuffix(path, "/checkpoint") {
+			statuses = append(statuses, "404")
+		}
+		for _, status := range statuses {
+			responses[status] = map[string]any{"$ref": "#/components/responses/Error" + status}
+		}
+	}
+}
+
+// answersOf returns the described answers to GET of a path.
+func answersOf(item any) map[string]any {
+	return item.(map[string]any)["get"].(map[string]any)["responses"].(map[string]any)
+}
+
+// describedErrors returns the described error once for each status, with its headers.
+func describedErrors(components, ofAll map[string]any) map[string]any {
+	one := components["responses"].(map[string]any)["Error"].(map[string]any)
+	errors := map[string]any{}
+	for _, status := range []string{"400", "401", "403", "404", "429", "431", "500", "503"} {
+		headers := maps.Clone(ofAll)
+		switch status {
+		case "401":
+			headers["WWW-Authenticate"] = map[string]any{"required": true, "schema": map[string]any{"type": "string", "const": "Bearer"}}
+		case "429", "503":
+			after := maps.Clone(components["headers"].(map[string]any)["Retry-After"].(map[string]any))
+			after["required"] = true
+			headers["Retry-After"] = after
+		}
+		described := maps.Clone(one)
+		described["headers"] = headers
+		errors["Error"+status] = described
+	}
+	return errors
 }
 
 // describeHeads writes out what the served description says of HEAD in words: each path answers it as
@@ -86,11 +144,36 @@ func TestTheDescriptionLeavesRoom(t *testing.T) {
 		if err := json.Unmarshal(of.document, &document); err != nil {
 			t.Fatal(err)
 		}
+		forgetParameters(document.(map[string]any))
 		closed, enums := countStrict(document)
 		if of.closed == 0 && (closed != 0 || enums != 0) || closed < of.closed || enums < of.enum {
 			t.Errorf("the %s description has %d closed objects and %d enumerations", of.name, closed, enums)
 		}
 	}
+}
+
+// forgetParameters deletes the parameters, which take the listed values alone, and the schemas that
+// nothing else refers to.
+func forgetParameters(document map[string]any) {
+	var forget func(part any)
+	used := map[any]bool{}
+	forget = func(part any) {
+		switch part := part.(type) {
+		case map[string]any:
+			delete(part, "parameters")
+			used[part["$ref"]] = true
+			for _, inner := range part {
+				forget(inner)
+			}
+		case []any:
+			for _, inner := range part {
+				forget(inner)
+			}
+		}
+	}
+	forget(document)
+	schemas := document["components"].(map[string]any)["schemas"].(map[string]any)
+	maps.DeleteFunc(schemas, func(name string, _ any) bool { return !used["#/components/schemas/"+name] })
 }
 
 // countStrict counts what refuses additions.
@@ -107,10 +190,8 @@ func countStrict(part any) (closed, enums int) {
 		if _, listed := part["enum"].([]any); listed {
 			enums++
 		}
-		for name, inner := range part {
-			if name != "parameters" { // which take the listed values alone
-				count(inner)
-			}
+		for _, inner := range part {
+			count(inner)
 		}
 	case []any:
 		for _, inner := range part {

@@ -32,6 +32,8 @@ The API is read only, and every request can be repeated. HEAD and OPTIONS work a
 
 **Whole lists.** Lists of rows also come in one answer, as they were at one moment: at the list's path with .ndjson or .csv after it, or with Accept: application/x-ndjson or text/csv, and without limit. It costs one request of the limit and one more for each 10,000 rows begun. NDJSON ends with a line that has next_cursor; CSV has the cursor in the header and the trailer field Next-Cursor. A list without that end was broken off: start again from the cursor that you had.
 
+**Headers.** Every answer, an error too, has the headers that GET /v1/me describes: X-Request-Id, the RateLimit headers, Cache-Control, X-Content-Type-Options and Vary. Every request may have an X-Request-Id of its own. They are described there alone, and the other operations describe what they add. A 304 has the headers of the 200 but those about a page: Link, Event-Index and Next-Cursor. A 401 has WWW-Authenticate: Bearer.
+
 **Conditional requests.** Every answer has a strong ETag; send it in If-None-Match and get 304 while nothing has changed. Answers over 1 KiB are compressed with zstd or gzip where the caller accepts it.
 
 **Waiting.** Lists take Prefer: wait=30: where there is nothing after the cursor, the answer is held until there is, for at most so many seconds (1 to 30). Preference-Applied says that it was.
@@ -44,14 +46,14 @@ The API is read only, and every request can be repeated. HEAD and OPTIONS work a
 
 **What may change.** Within /v1 there may be more: endpoints, optional parameters, fields of answers, values of enumerations, types of events and headers. Nothing is removed, renamed or given another meaning. So the schemas here are open, and values in answers are listed as x-extensible-enum, not as enum: pass over what your program does not know.
 
-**Errors** are problem documents (RFC 9457). Retry 429, 500 and 503 with growing waits; never retry 400, 401, 403 or 404 unchanged. Log the request_id of failed requests.`
+**Errors** are problem documents (RFC 9457), of one form for every operation and status: the response default. A 403 comes only from an operation that needs a permission, and a 404 only where the path has a variable, or from the checkpoint. Retry 429, 500 and 503 with growing waits; never retry 400, 401, 403 or 404 unchanged. Log the request_id of failed requests.`
 
 // Document returns the OpenAPI 3.1 document of the API, as /v1/openapi.json serves it.
 func Document(info Info) ([]byte, error) {
 	s := newSchemas()
 	paths := object{}
 	for _, r := range route.Table() {
-		paths = wholeLists(paths.with(r.Path, s.pathItem(&r)), &r)
+		paths = s.wholeLists(paths.with(r.Path, s.pathItem(&r)), &r)
 	}
 	webhook := s.webhook(info.Brand)
 	s.add("Problem", s.problem())
@@ -76,7 +78,7 @@ func Document(info Info) ([]byte, error) {
 			}}}},
 			{"parameters", commonParameters()},
 			{"headers", headers()},
-			{"responses", errorResponses(info.DocsURL)},
+			{"responses", object{{"Error", errorResponse(info.DocsURL)}}},
 			{"schemas", s.named},
 		}},
 	}

@@ -1,39 +1,32 @@
 package openapi
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
-	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
-// errorsOf refers to the errors that a route can return.
-func errorsOf(r *route.Route) object {
-	statuses := []int{http.StatusBadRequest, http.StatusUnauthorized}
-	if r.Permission != "" {
-		statuses = append(statuses, http.StatusForbidden)
+// ErrorStatuses returns the statuses of the API's errors.
+func ErrorStatuses() []int {
+	return []int{
+		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
+		http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge, http.StatusInternalServerError, http.StatusServiceUnavailable,
 	}
-	if r.HasID() || r.OfTree() {
-		statuses = append(statuses, http.StatusNotFound)
-	}
-	return errorReferences(append(statuses, http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge,
-		http.StatusInternalServerError, http.StatusServiceUnavailable)...)
 }
 
-func errorReferences(statuses ...int) object {
-	responses := object{}
-	for _, status := range statuses {
-		responses = responses.with(strconv.Itoa(status), reference("responses", "Error"+strconv.Itoa(status)))
+// errorResponse describes the answers that are errors. All have one form, so that a generated client has
+// one type for them, and code for one error in each operation.
+func errorResponse(docsURL string) object {
+	var description strings.Builder
+	description.WriteString("An error. The status says what to do, and code in the body what is wrong:\n")
+	for _, status := range ErrorStatuses() {
+		fmt.Fprintf(&description, "\n- %d: %s", status, ErrorDescription(status))
 	}
-	return responses
-}
-
-// errorResponses describes the answers that are errors.
-func errorResponses(docsURL string) object {
-	responses := object{}
+	examples := object{}
 	for _, p := range []*answer.Error{
 		answer.WrongParams([]answer.ParamError{{Field: "limit", Message: "must be a whole number from 1 to 100"}}),
 		answer.Unauthorized("", nil),
@@ -44,7 +37,6 @@ func errorResponses(docsURL string) object {
 		answer.Internal(nil),
 		answer.Unavailable(nil),
 	} {
-		described := append(responseHeaders(false), errorHeaders(p)...)
 		example := object{
 			{"type", docsURL + "/errors/" + strconv.Itoa(p.Status)},
 			{"title", answer.Title(p.Status)},
@@ -56,24 +48,13 @@ func errorResponses(docsURL string) object {
 		if len(p.Errors) > 0 {
 			example = example.with("errors", p.Errors)
 		}
-		responses = responses.with("Error"+strconv.Itoa(p.Status), object{
-			{"description", ErrorDescription(p.Status)},
-			{"headers", described},
-			{"content", object{{"application/problem+json", object{{"schema", reference("schemas", "Problem")}, {"example", example}}}}},
-		})
+		examples = examples.with(string(p.Code), object{{"summary", strconv.Itoa(p.Status) + " " + answer.Title(p.Status)}, {"value", example}})
 	}
-	return responses
-}
-
-func errorHeaders(p *answer.Error) object {
-	h := object{}
-	if p.RetryAfter > 0 {
-		h = h.with(answer.HeaderRetryAfter, reference("headers", answer.HeaderRetryAfter))
+	return object{
+		{"description", description.String()},
+		{"headers", object{{answer.HeaderRetryAfter, reference("headers", answer.HeaderRetryAfter)}}},
+		{"content", object{{"application/problem+json", object{{"schema", reference("schemas", "Problem")}, {"examples", examples}}}}},
 	}
-	if p.Status == http.StatusUnauthorized {
-		h = h.with(answer.HeaderChallenge, reference("headers", answer.HeaderChallenge))
-	}
-	return h
 }
 
 // ErrorDescription says when the API returns an error and what to do then
@@ -109,7 +90,7 @@ func (s *schemas) problem() object {
 	return members("An error (RFC 9457).", object{
 		{"type", object{{"type", "string"}, {"format", "uri"}, {"description", "Identifies the kind of error; ends in the status."}}},
 		{"title", text("Short summary.", answer.Title(http.StatusNotFound))},
-		{"status", object{{"type", "integer"}, {"description", "The HTTP status, again; others may come."}}.extensible([]int{400, 401, 403, 404, 405, 429, 431, 500, 503})},
+		{"status", object{{"type", "integer"}, {"description", "The HTTP status, again; others may come."}}.extensible(ErrorStatuses())},
 		{"code", errorCode()},
 		{"detail", text("What happened and what to do, in plain English.", "This key lacks the permission invoices:read.")},
 		{"request_id", text("The same as in X-Request-Id.", "req_3f2c9a1d5b7e4c0a8d6f1e2b3c4d5e6f")},

@@ -3,11 +3,13 @@ package openapi_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
 // TestNumbersAreDoubles: a generated client in Go, C# or Java takes a number without a format for one of
@@ -78,5 +80,52 @@ func TestEveryFieldHasAMeaning(t *testing.T) {
 	}
 	if fields < 150 {
 		t.Errorf("%d fields are described", fields)
+	}
+}
+
+// TestParametersTakeListedValuesAlone: a parameter with listed values refers to an enumeration that has
+// exactly those, though several parameters share its name.
+func TestParametersTakeListedValuesAlone(t *testing.T) {
+	t.Parallel()
+	type schema struct {
+		Ref   string `json:"$ref"`
+		Items *schema
+		Enum  []string
+	}
+	var document struct {
+		Paths map[string]struct {
+			Get struct {
+				Parameters []struct {
+					Name   string
+					Schema schema
+				}
+			}
+		}
+		Components struct{ Schemas map[string]schema }
+	}
+	info := openapi.Info{BaseURL: "https://api.example.com", DocsURL: "https://docs.example.com"}
+	if err := json.Unmarshal(testkit.Must(openapi.Document(info))(t), &document); err != nil {
+		t.Fatal(err)
+	}
+	listed := 0
+	for _, r := range route.Table() {
+		for i := range r.Params {
+			if r.Params[i].Values == nil {
+				continue
+			}
+			listed++
+			described := document.Paths[r.Path].Get.Parameters[i]
+			found := described.Schema
+			if found.Items != nil {
+				found = *found.Items
+			}
+			values := document.Components.Schemas[strings.TrimPrefix(found.Ref, "#/components/schemas/")].Enum
+			if described.Name != r.Params[i].Name || !slices.Equal(values, r.Params[i].Values) {
+				t.Errorf("%s: %s takes %q, and not %q", r.Path, r.Params[i].Name, values, r.Params[i].Values)
+			}
+		}
+	}
+	if listed < 10 {
+		t.Errorf("%d parameters have listed values", listed)
 	}
 }

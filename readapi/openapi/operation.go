@@ -27,7 +27,7 @@ func (s *schemas) pathItem(r *route.Route) object {
 	if !r.OfTree() {
 		schema, example = s.response(r)
 	}
-	return item.with("get", operation(r, schema, example))
+	return item.with("get", s.operation(r, schema, example))
 }
 
 // IDLabel names the kind of object whose id is in a route's path. A route without a resource of its
@@ -48,14 +48,17 @@ func IDExample(r *route.Route) string {
 }
 
 // operation describes GET.
-func operation(r *route.Route, schema object, example string) object {
+func (s *schemas) operation(r *route.Route, schema object, example string) object {
 	described := object{{"operationId", r.Operation}, {"tags", []string{r.Group}}, {"summary", r.Summary}}
 	description := DescriptionOf(r) + " " + permissionDescription(r)
 	parameters := make([]any, 0, len(r.Params)+4)
 	for i := range r.Params {
-		parameters = append(parameters, parameter(&r.Params[i]))
+		parameters = append(parameters, s.parameter(&r.Params[i]))
 	}
-	parameters = append(parameters, reference("parameters", "RequestId"), reference("parameters", "IfNoneMatch"))
+	if r.Kind == route.KeyInfo {
+		parameters = append(parameters, requestID())
+	}
+	parameters = append(parameters, reference("parameters", "IfNoneMatch"))
 	if r.HasPosition() {
 		parameters = append(parameters, reference("parameters", "LogPositionAtLeast"))
 	}
@@ -77,15 +80,15 @@ func operation(r *route.Route, schema object, example string) object {
 			{"example", json.RawMessage(example)},
 		}}})
 	}
-	unchanged := object{
-		{"description", "Nothing has changed since the answer with the ETag in If-None-Match."}, {"headers", answerHeaders(r)},
-	}
-	responses := object{{"200", ok}, {"304", unchanged}}
 	return described.
 		with("description", description).
 		with("security", []object{{{"apiKey", scopesOf(r)}}}).
 		with("parameters", parameters).
-		with("responses", append(responses, errorsOf(r)...))
+		with("responses", object{
+			{"200", ok},
+			{"304", object{{"description", "Nothing has changed since the answer with the ETag in If-None-Match."}}},
+			{"default", reference("responses", "Error")},
+		})
 }
 
 func scopesOf(r *route.Route) []string {
@@ -115,7 +118,7 @@ func permissionDescription(r *route.Route) string {
 func Parts() []jsonform.Part { return []jsonform.Part{domain.Pay, domain.Margin} }
 
 // parameter describes a query parameter.
-func parameter(p *route.Param) object {
+func (s *schemas) parameter(p *route.Param) object {
 	schema := object{{"type", "string"}}
 	var example any = p.Example
 	switch p.Form {
@@ -133,13 +136,13 @@ func parameter(p *route.Param) object {
 	case route.FormDateFrom, route.FormDateTo:
 		schema = schema.with("format", "date")
 	case route.FormEnum, route.FormInclude, route.FormOpen:
-		schema = schema.with("enum", p.Values)
+		schema = s.enumeration(p)
 	case route.FormGroups:
 		return object{
 			{"name", p.Name}, {"in", "query"}, {"description", p.Description}, {"style", "form"}, {"explode", false},
 			{"schema", object{
 				{"type", "array"}, {"minItems", 1}, {"maxItems", route.MaxGroups}, {"uniqueItems", true},
-				{"items", object{{"type", "string"}, {"enum", p.Values}}},
+				{"items", s.enumeration(p)},
 			}},
 			{"example", strings.Split(p.Example, ",")},
 		}
@@ -151,13 +154,24 @@ func parameter(p *route.Param) object {
 	return described.with("example", example)
 }
 
+// enumeration adds the schema of a parameter that takes listed values alone. It has a name, so that a
+// generated client has one type for all operations that take the parameter.
+func (s *schemas) enumeration(p *route.Param) object {
+	return s.add(p.Enum, object{{"type", "string"}, {"enum", p.Values}})
+}
+
+// requestID describes a parameter of every request. It stands at one operation, with the headers of
+// every answer (see headersOfAll).
+func requestID() object {
+	return object{
+		{"name", answer.HeaderRequestID}, {"in", "header"},
+		{"description", "An id of your own for this request, at every path: 1 to 64 of A-Z a-z 0-9 . _ -. Otherwise one is made."},
+		{"schema", object{{"type", "string"}}}, {"example", "import-2026-10-02-0001"},
+	}
+}
+
 func commonParameters() object {
 	return object{
-		{"RequestId", object{
-			{"name", answer.HeaderRequestID}, {"in", "header"},
-			{"description", "An id of your own for this request: 1 to 64 of A-Z a-z 0-9 . _ -. Otherwise one is made."},
-			{"schema", object{{"type", "string"}}}, {"example", "import-2026-10-02-0001"},
-		}},
 		{"IfNoneMatch", object{
 			{"name", "If-None-Match"}, {"in", "header"},
 			{"description", "ETags of answers that you have, or *."},

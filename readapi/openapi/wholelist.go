@@ -33,7 +33,7 @@ const (
 )
 
 // wholeLists adds the paths at which a list of rows comes whole, as NDJSON and as CSV.
-func wholeLists(paths object, r *route.Route) object {
+func (s *schemas) wholeLists(paths object, r *route.Route) object {
 	if !r.StreamsWhole() {
 		return paths
 	}
@@ -46,7 +46,7 @@ func wholeLists(paths object, r *route.Route) object {
 		whole.Operation = "download" + strings.TrimPrefix(r.Operation, "list") + form.name
 		whole.Summary += ", whole, as " + form.name
 		whole.Params = slices.DeleteFunc(slices.Clone(r.Params), func(p route.Param) bool { return p.Form == route.FormLimit })
-		get := operation(&whole, object{}, `""`)
+		get := s.operation(&whole, object{}, `""`)
 		ok := withHeader(object{{"description", "Done."}, {"headers", answerHeaders(&whole)}}, answer.HeaderNextCursor).
 			with("content", object{{form.media, object{{"schema", object{{"type", "string"}, {"description", form.description}}}, {"example", form.example}}}})
 		for i := range get {

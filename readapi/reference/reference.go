@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -320,10 +319,7 @@ type apiError struct {
 // apiErrors describes the API's errors.
 func apiErrors() []apiError {
 	var list []apiError
-	for _, status := range []int{
-		http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
-		http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge, http.StatusInternalServerError, http.StatusServiceUnavailable,
-	} {
+	for _, status := range openapi.ErrorStatuses() {
 		e := apiError{Status: status, Title: answer.Title(status), When: openapi.ErrorDescription(status)}
 		for _, c := range answer.Codes() {
 			if slices.Contains(c.Statuses, status) {

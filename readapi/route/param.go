@@ -18,7 +18,8 @@ const (
 type Param struct {
 	Name        string
 	Form        Form
-	Values      []string // FormEnum, FormInclude and FormGroups: the allowed values
+	Values      []string // the allowed values, of forms that list them
+	Enum        string   // the name of Values as a schema of the OpenAPI document
 	Column      string   // column of the read table that must equal the value; empty: it does not filter rows
 	Description string
 	Example     string

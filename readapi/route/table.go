@@ -150,7 +150,7 @@ func events() []Route {
 				"An event shows when every effect of its entry can be read. payout.paid, and charge.created and charge.deleted of a charge that is not billed to the client, are shown only to keys with pay:read; without it, " +
 				"type=payout.paid gives an empty list. A cursor whose next event is no longer kept is refused with 400: start again with created_since. An event of an entry without effect is shown, too, and its object may be a 404; invoice_id may name a draft, which is a 404 until it is shown.",
 			Params: paged(
-				Param{Name: "type", Form: FormEnum, Values: domain.PublicTypes(), Description: "Only events of this type.", Example: "invoice.paid"},
+				Param{Name: "type", Form: FormEnum, Values: domain.PublicTypes(), Enum: "EventTypeFilter", Description: "Only events of this type.", Example: "invoice.paid"},
 				Param{
 					Name: "created_since", Form: FormTime, Example: "2026-10-02T09:15:00.120Z",
 					Description: "Only events published at or after this time, such as the created_at of the last event that was handled. Finer than a millisecond is cut.",
@@ -230,10 +230,10 @@ func updatedSince() Param {
 func invoiceFilters() []Param {
 	return []Param{
 		period(), dateFrom(overlapping), dateTo(overlapping), clientID(), contractorID(),
-		{Name: "status", Form: FormEnum, Values: domain.BillingStatuses(), Column: "status", Description: "Only invoices with this client_billing_status.", Example: "sent"},
-		{Name: "type", Form: FormEnum, Values: domain.InvoiceTypes(), Column: "type", Description: "Only this type.", Example: "invoice"},
+		{Name: "status", Form: FormEnum, Values: domain.BillingStatuses(), Enum: "InvoiceStatusFilter", Column: "status", Description: "Only invoices with this client_billing_status.", Example: "sent"},
+		{Name: "type", Form: FormEnum, Values: domain.InvoiceTypes(), Enum: "InvoiceTypeFilter", Column: "type", Description: "Only this type.", Example: "invoice"},
 		{
-			Name: "open", Form: FormOpen, Values: []string{"true", "false"}, Example: "true",
+			Name: "open", Form: FormOpen, Values: []string{"true", "false"}, Enum: "OpenFilter", Example: "true",
 			Description: "true: only what clients have left to pay: type is not credit_note, client_billing_status is sent, net_due is above 0.00, and neither reversed nor billed_externally is true. false: only the others.",
 		},
 	}
@@ -248,7 +248,7 @@ func chargeFilters() []Param {
 func timeEntryFilters() []Param {
 	return []Param{
 		period(), dateFrom("work_date"), dateTo("work_date"), clientID(), contractorID(),
-		{Name: "status", Form: FormEnum, Values: domain.LineStatuses(), Column: "status", Description: "Only time entries with this status.", Example: "approved"},
+		{Name: "status", Form: FormEnum, Values: domain.LineStatuses(), Enum: "TimeEntryStatusFilter", Column: "status", Description: "Only time entries with this status.", Example: "approved"},
 	}
 }
 
@@ -258,7 +258,7 @@ func paymentFilters() []Param {
 	return []Param{
 		dateFrom(confirmed), dateTo(confirmed), clientID(),
 		{
-			Name: "direction", Form: FormEnum, Values: []string{domain.ReceivedFromClient, domain.PaidToContractor}, Column: "direction",
+			Name: "direction", Form: FormEnum, Values: []string{domain.ReceivedFromClient, domain.PaidToContractor}, Enum: "DirectionFilter", Column: "direction",
 			Description: "Only this direction. Without pay:read, paid_to_contractor gives an empty list.", Example: domain.ReceivedFromClient,
 		},
 	}
@@ -279,7 +279,7 @@ func dateTo(of string) Param {
 // followers treat all lists alike.
 func include() Param {
 	return Param{
-		Name: "include", Form: FormInclude, Values: []string{"removed"}, Example: "removed",
+		Name: "include", Form: FormInclude, Values: []string{"removed"}, Enum: "Include", Example: "removed",
 		Description: "removed: the list also shows the rows that were deleted or have left the sight of the key, each at the place of the entry that took it away and with id, removed and updated_at alone. " +
 			"Filters find them by the values that they had last. A row that comes back is an ordinary row again. Time entries and charges can be deleted, " +
 			"and a charge that is no longer billed to the client leaves the list of keys without pay:read; other rows never leave. A row that no longer matches a filter is not reported: follow lists without filters that can change.",

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -40,13 +41,17 @@ func totals() []Route {
 }
 
 func total(list, operation string, needs access.Permission, of *Resource, summary, description string, filters []Param) Route {
+	enum := "GroupBy"
+	if !slices.Contains(of.Total.Groups, ByStatus) {
+		enum = "GroupByWithoutStatus"
+	}
 	return Route{
 		Path: "/v1/totals/" + list, Operation: "total" + operation, Group: "Totals", Permission: needs, Kind: Totals, Resource: of,
 		Summary: summary,
 		Description: description + " There is a row for each currency and for each of the values that group_by names. " +
 			"All of it is of one position of the log, log_position. With Accept: text/csv it comes as CSV, with columns as a whole list has them.",
 		Params: append(filters, Param{
-			Name: "group_by", Form: FormGroups, Values: of.Total.Groups, Example: of.Total.Groups[0] + "," + ByMonth,
+			Name: "group_by", Form: FormGroups, Values: of.Total.Groups, Enum: enum, Example: of.Total.Groups[0] + "," + ByMonth,
 			Description: "One or two of " + strings.Join(of.Total.Groups, ", ") + ", separated by a comma: a row for each of their values, in this order. Without it there is a row for each currency. " +
 				"More than 10,000 rows are a 400: use a narrower filter.",
 		}),
