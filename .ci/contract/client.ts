@@ -9,7 +9,7 @@ if (base === undefined || key === undefined || keyWithoutPay === undefined) {
 }
 
 const api = (bearer: string) =>
-  createClient<paths, "application/json" | "application/problem+json">({ baseUrl: base, headers: { Authorization: `Bearer ${bearer}` } });
+  createClient<paths>({ baseUrl: base, headers: { Authorization: `Bearer ${bearer}` } });
 
 function check(condition: boolean, what: string): asserts condition {
   if (!condition) throw new Error(what);
