@@ -74,10 +74,10 @@ func TestZonesAndCopiesInTheBrowser(t *testing.T) {
 	b := s.enter(acme, session.Admin)
 	for _, path := range []string{"/keys", "/webhooks/" + well, "/events", "/requests", "/audit"} {
 		b.visit(path)
-		b.all("times name the reader's zone, but for days", "time", `(e) => e.dataset.form === "day" || /E[SD]T$/.test(e.textContent)`)
+		b.all("times have the reader's zone on hover", "time", `(e) => /E[SD]T · .* UTC$/.test(e.title) && !/UTC|E[SD]T/.test(e.textContent)`)
+		b.until("the page names it once", `document.body.innerText.match(/Times are in E[SD]T\./g).length === 1`)
 	}
 	b.visit("/webhooks/" + well)
-	b.sees("Times are in E")
 	for _, name := range []string{"clipboard-read", "clipboard-write"} {
 		b.do(call(browser.SetPermission, browser.SetPermissionParams{
 			Permission: &browser.PermissionDescriptor{Name: name}, Setting: browser.PermissionSettingGranted,

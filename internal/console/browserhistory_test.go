@@ -44,7 +44,7 @@ func TestBrowserDeliveries(t *testing.T) {
 	b.press("Newest")
 	b.choose("state", "pending")
 	b.press("Filter")
-	b.all("the next attempt", "#live tbody tr", `(r) => /next .*[AP]M/.test(r.innerText)`, "state=pending")
+	b.all("the next attempt", "#live tbody tr", `(r) => /next (now|in \d+ (min|h|days?))/.test(r.innerText)`, "state=pending")
 	b.press("invoice.reversed")
 	b.sees("No answer within 10 s.")
 	b.sees("Answered 503 Service Unavailable")

@@ -159,20 +159,25 @@ func TestUnknownAddressKeepsTheFrame(t *testing.T) {
 	p.get("/nothing/here").status(http.StatusNotFound).has(`href="/sign-in"`).hasNot("Acme", "Sign out")
 }
 
-// Moments in the audit's details are shown as other moments are, and every moment that is more than
-// a day names its zone without scripts, too.
-func TestMomentsNameTheirZone(t *testing.T) {
+// Moments in the audit's details are shown as other moments are. A page names the zone of all its
+// times once, and each has the exact one on hover, without scripts too.
+func TestPagesNameTheZoneOnce(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.seed(acme)
 	s.addToAudit(dana, audit.Change{WorkspaceID: acme, Action: audit.WebhookTurnOff, Detail: "failed since 2027-11-22T12:35:37Z; the last: x"})
 	p := s.signIn(acme, session.Admin)
-	p.get("/audit").has(`failed since <time datetime="2027-11-22T12:35:37Z"`, "22 Nov 2027, 12:35 UTC</time>; the last: x")
-	shown := regexp.MustCompile(`<time [^>]*>([^<]*)</time>`)
+	p.get("/audit").has(`failed since <time datetime="2027-11-22T12:35:37Z"`, "22 Nov 2027, 12:35</time>; the last: x")
+	shown := regexp.MustCompile(`<time datetime="[^"]+" title="\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC" data-form="(when|minute|second)">([^<]*)</time>`)
 	for _, path := range []string{"/keys", "/webhooks", "/events", "/requests", "/anomalies?all=1", "/audit"} {
-		for _, m := range shown.FindAllStringSubmatch(p.get(path).status(http.StatusOK).body, -1) {
-			if !strings.HasSuffix(m[1], " UTC") && !strings.Contains(m[0], `data-form="day"`) {
-				t.Errorf("%s shows %q", path, m[1])
+		body := p.get(path).status(http.StatusOK).body
+		times := shown.FindAllStringSubmatch(body, -1)
+		if len(times) != strings.Count(body, "<time ") || strings.Count(body, "Times are in") != 1 {
+			t.Errorf("%s: a time is not shown as the others, or the zone is not named once", path)
+		}
+		for _, m := range times {
+			if strings.Contains(m[2], "UTC") {
+				t.Errorf("%s shows %q", path, m[2])
 			}
 		}
 	}

@@ -60,9 +60,9 @@ func TestRequestsTodayBeginAtMidnightUTC(t *testing.T) {
 	midnight := now.Truncate(24 * time.Hour)
 	s.requestAt(acme, id, now, midnight, midnight.Add(-time.Millisecond), now.Add(-36*time.Hour))
 	p := s.signIn(acme, session.Viewer)
-	p.get("/keys/" + id).has(`">2</a> <span class="muted">since midnight UTC`)
+	p.get("/keys/"+id).has(`?key=`+id+`">2</a>`, "A day begins at midnight UTC.")
 	s.requestAt(acme, id, s.clock.Now())
-	p.get("/keys/" + id).has(`">3</a> <span class="muted">since midnight UTC`)
+	p.get("/keys/" + id).has(`?key=` + id + `">3</a>`)
 }
 
 // TestKeysAreFoundAndRenamed searches by name and prefix, and gives a key another name.

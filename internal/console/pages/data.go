@@ -151,7 +151,8 @@ type cell struct {
 	Look   string    // of a badge; empty: it is text
 	Href   string    // of what the value names; empty: nothing
 	Unit   string    // follows the value; empty: nothing
-	Day    time.Time // of a moment whose day alone is shown; zero: it is something else
+	At     time.Time // of a value that is a time, shown by how far it is from Now; zero: it is none
+	Now    time.Time
 	Number bool
 	Parts  [][]cell // objects in the value, one after the other, in place of Lines
 	Many   bool     // Parts is a list, even of one
@@ -327,7 +328,7 @@ type table struct {
 
 // newTable makes a table of a page. without is a column that it leaves out, because all rows have the
 // same there; empty: none.
-func newTable(l *list, page *readapi.Page, without string) (*table, error) {
+func newTable(l *list, page *readapi.Page, without string, now time.Time) (*table, error) {
 	t := &table{List: l}
 	for i, name := range l.Columns {
 		if i == 0 || name != without {
@@ -350,7 +351,8 @@ func newTable(l *list, page *readapi.Page, without string) (*table, error) {
 		for _, name := range t.columns[1:] {
 			c := read.cell(l.Resource.Field(name))
 			if l.Resource.Field(name).Form == domain.FormDateTime {
-				c.Day, _ = domain.ParseTime(read.text(name))
+				c.At, _ = domain.ParseTime(read.text(name))
+				c.Now = now
 			}
 			if c.Unit == unit { // amounts of a row are of one currency
 				c.Unit = ""
@@ -464,7 +466,7 @@ func (p *Data) listPage(r *web.Request) error {
 	if at != nil && len(page.Rows) == 0 {
 		return r.Redirect(l.address(chosen)) // the rows beside the place have changed since
 	}
-	if body.Table, err = newTable(l, page, ""); err != nil {
+	if body.Table, err = newTable(l, page, "", r.Now); err != nil {
 		return err
 	}
 	body.filter(l, chosen, page)
@@ -795,7 +797,7 @@ func (p *Data) related(ctx context.Context, r *web.Request, of *relation) (*tabl
 	if page.Status != http.StatusOK {
 		return nil, errors.New(l.Path + " could not be read in time")
 	}
-	t, err := newTable(l, page, of.of)
+	t, err := newTable(l, page, of.of, r.Now)
 	if err == nil && page.Older != nil && of.column == "" {
 		t.More = l.address(of.chosen)
 	}

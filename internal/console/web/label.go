@@ -311,38 +311,37 @@ func Plural(n any, one, many string) string {
 	return Count(count) + " " + plural.Word(count, one, many)
 }
 
-// Ago says roughly how long before now a time was.
-func Ago(now, t time.Time) string {
+// When says how far t is from now, in one unit, and from a week on which day it is. The script of
+// the pages says the same.
+func When(now, t time.Time) string {
+	const (
+		week   = 7 * 24 * time.Hour
+		skewed = 5 * time.Second // clocks of other processes may be ahead
+	)
 	d := now.Sub(t)
 	switch {
-	case t.IsZero():
-		return "never"
-	case d < time.Minute:
-		return "just now"
+	case -skewed < d && d < time.Minute:
+		return "now"
+	case 0 < d && d < week:
+		return inOneUnit(d) + " ago"
+	case -week < d && d < 0:
+		return "in " + inOneUnit(-d)
+	case now.UTC().Year() == t.UTC().Year():
+		return t.UTC().Format("2 Jan")
 	}
-	return roughly(d) + " ago"
+	return t.UTC().Format("2 Jan 2006")
 }
 
-// Until says roughly how long after now a time is.
-func Until(now, t time.Time) string {
-	if d := t.Sub(now); d >= time.Second {
-		return "in " + roughly(d)
-	}
-	return "now"
-}
-
-// roughly writes a duration in one unit.
-func roughly(d time.Duration) string {
+// inOneUnit writes a duration in minutes, hours or days, rounded down, but at least a minute.
+func inOneUnit(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
-	case d < time.Minute:
-		return Plural(int(d/time.Second), "second", "seconds")
-	case d < 2*time.Hour:
-		return Plural(int(d/time.Minute), "minute", "minutes")
-	case d < 2*day:
-		return Plural(int(d/time.Hour), "hour", "hours")
+	case d < time.Hour:
+		return Count(max(1, int64(d/time.Minute))) + " min"
+	case d < day:
+		return Count(int64(d/time.Hour)) + " h"
 	}
-	return Plural(int(d/day), "day", "days")
+	return Plural(int64(d/day), "day", "days")
 }
 
 // Millis writes a duration given in milliseconds.

@@ -58,9 +58,9 @@ func shared() []string { return []string{"pages/layout.html", "pages/parts.html"
 // LoadPages parses the templates, which refer to the assets.
 func (s *Site) LoadPages(a *Assets) error {
 	base := template.New("layout").Funcs(template.FuncMap{
-		"asset": a.address, "time": timeTag, "ago": Ago, "count": Count, "plural": Plural, "permission": Permission,
+		"asset": a.address, "time": exactTag, "when": whenTag, "count": Count, "plural": Plural, "permission": Permission,
 		"event": Event, "outcome": Outcome, "escape": url.PathEscape, "ms": Millis, "bytes": Bytes,
-		"until": Until, "badge": Badge, "last": lastAttempt, "failure": Failure, "sentence": Sentence,
+		"badge": Badge, "last": lastAttempt, "failure": Failure, "sentence": Sentence,
 		"paths": PermissionPaths, "summary": faultSummary, "first": firstFault, "faultCount": faultCount,
 		"named": func(name, value string) Pair { return Pair{name, value} }, "moments": Moments,
 		"dotted":  func(typ string) []string { return strings.Split(typ, ".") },
@@ -91,16 +91,23 @@ func (s *Site) LoadPages(a *Assets) error {
 	return nil
 }
 
-// timeTag shows t in UTC. Scripts convert it to the reader's zone and show UTC on hover. The form
-// is "second", "minute" or "day".
-func timeTag(form string, t time.Time) template.HTML {
+// exactTag shows t in UTC, to the "second" or the "minute". Scripts convert it to the reader's zone.
+// The page says once which zone that is, and the tag's title has UTC.
+func exactTag(form string, t time.Time) template.HTML {
+	layout := map[string]string{"second": "2 Jan 2006, 15:04:05", "minute": "2 Jan 2006, 15:04"}[form]
+	return timeTag(form, t, t.UTC().Format(layout))
+}
+
+// whenTag shows how far t is from now, for lists. The tag's title has the exact time.
+func whenTag(now, t time.Time) template.HTML { return timeTag("when", t, When(now, t)) }
+
+func timeTag(form string, t time.Time, text string) template.HTML {
 	if t.IsZero() {
-		return "—"
+		return Nothing
 	}
 	t = t.UTC()
-	layout := map[string]string{"second": "2 Jan 2006, 15:04:05 UTC", "minute": "2 Jan 2006, 15:04 UTC", "day": "2 Jan 2006"}[form]
 	tag := `<time datetime="` + t.Format(time.RFC3339) + `" title="` + t.Format("2006-01-02 15:04:05 UTC") +
-		`" data-form="` + template.HTMLEscapeString(form) + `">` + t.Format(layout) + `</time>`
+		`" data-form="` + template.HTMLEscapeString(form) + `">` + text + `</time>`
 	return template.HTML(tag) //nolint:gosec // made of digits, fixed words and names of months only
 }
 

@@ -4,28 +4,53 @@
 // The name of the reader's zone, such as EST or GMT+1.
 const zone = new Intl.DateTimeFormat(undefined, { timeZoneName: "short" }).formatToParts(new Date()).find((part) => part.type === "timeZoneName").value;
 
-// Times in the reader's zone, which they name; the title keeps UTC.
+// The server's time, as its page had it, and what has passed since.
+const now = () => new Date(Date.parse(document.body.dataset.now) + performance.now());
+
+const day = { month: "short", day: "numeric" };
+const minute = { ...day, hour: "numeric", minute: "2-digit" };
+const second = { ...minute, second: "2-digit" };
+
+// A time in the reader's zone. Only another year is named.
+function local(at, form) {
+  const year = at.getFullYear() === now().getFullYear() ? {} : { year: "numeric" };
+  return new Intl.DateTimeFormat(undefined, { ...form, ...year }).format(at);
+}
+
+// How far a time is from now, as When in label.go says it.
+function when(at) {
+  const passed = Math.trunc((now() - at) / 1000);
+  const minutes = Math.max(1, Math.floor(Math.abs(passed) / 60));
+  if (passed > -5 && passed < 60) return "now";
+  if (minutes >= 7 * 24 * 60) return local(at, day);
+  const days = Math.floor(minutes / 1440);
+  let far = `${days} ${days === 1 ? "day" : "days"}`;
+  if (minutes < 60) far = `${minutes} min`;
+  else if (minutes < 1440) far = `${Math.floor(minutes / 60)} h`;
+  return passed > 0 ? `${far} ago` : `in ${far}`;
+}
+
+function distances() {
+  for (const element of document.querySelectorAll("time[data-form=when]")) element.textContent = when(new Date(element.dateTime));
+}
+setInterval(distances, 20000);
+
+// Times in the reader's zone; the title has the exact one there and in UTC.
 function localTimes(root) {
-  const forms = {
-    second: { month: "short", day: "numeric", hour: "numeric", minute: "2-digit", second: "2-digit" },
-    minute: { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" },
-    day: { month: "short", day: "numeric" },
-  };
   for (const element of root.querySelectorAll("time[datetime]")) {
     const at = new Date(element.dateTime);
-    const form = { ...(forms[element.dataset.form] || forms.minute) };
-    if (form.hour) form.timeZoneName = "short";
-    if (at.getFullYear() !== new Date().getFullYear()) form.year = "numeric";
-    element.textContent = new Intl.DateTimeFormat(undefined, form).format(at);
+    if (element.dataset.form !== "when") element.textContent = local(at, element.dataset.form === "second" ? second : minute);
+    element.title = `${local(at, { ...second, timeZoneName: "short" })} · ${element.title}`;
   }
+  distances();
   for (const element of root.querySelectorAll("[data-clock]")) {
     const at = new Date(element.dataset.clock);
     element.textContent = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" }).format(at);
   }
   for (const element of root.querySelectorAll("[data-zone-name]")) element.textContent = zone;
   for (const element of root.querySelectorAll("[data-reading]")) {
-    const local = new Intl.DateTimeFormat(undefined, { ...forms.minute, timeZoneName: "short" }).format(new Date(element.dataset.reading));
-    element.textContent = element.textContent.replace(/^(.*? UTC)/, (utc) => `${local} (${utc})`);
+    const at = local(new Date(element.dataset.reading), { ...minute, timeZoneName: "short" });
+    element.textContent = element.textContent.replace(/^(.*? UTC)/, (utc) => `${at} (${utc})`);
   }
 }
 
@@ -42,7 +67,6 @@ function localInputs(root) {
       const at = new Date(input.dataset.utc);
       input.value = new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
     }
-    input.closest("label").querySelector("[data-zone]").textContent = `(your time, ${zone})`;
     input.addEventListener("input", () => {
       if (input.value) sent.value = new Date(input.value).toISOString();
       else if (!input.required) sent.value = "";
