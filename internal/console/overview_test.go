@@ -79,14 +79,14 @@ func TestOverview(t *testing.T) {
 		}
 		p.get("/?range="+name).status(http.StatusOK).has(
 			"1 working, 1 failing, 1 off", "Until next week", "in 6 days", "/webhooks/"+failing, "/webhooks/"+off, "waiting for review", mark,
-			"Requests "+title, "API response time "+title, "Delivery attempts "+title, "Events "+title, "As a table", "half within",
+			"Requests "+title, "API response time "+title, "Delivery attempts "+title, "Events "+title, "As a table", "p50 (ms)", "p95 (ms)",
 			"Failed attempts "+title, fmt.Sprintf("Answered with an error <strong>%d</strong>", answered), fmt.Sprintf("No answer in time <strong>%d</strong>", late), "Busiest minute", "<strong>40</strong>",
 		)
 	}
 	week := p.get("/?range=week")
-	week.has(`<pattern id="causes-bad"`, `<pattern id="causes-wait"`, `class="box wait"`, `aria-label="Failed attempts in the last 7 days, by 6 hours, as a table"`).hasNot("Could not connect", `<pattern id="causes-cross"`)
+	week.has(`class="box bad"`, `<pattern id="causes-dots"`, `class="box dots"`, `aria-label="Failed attempts in the last 7 days, by 6 hours, as a table"`).hasNot("Could not connect", `<pattern id="causes-cross"`)
 	// Of each kind of request, and of a webhook only where there are several.
-	if got := regexp.MustCompile(`<li>(Lists|One object|Events|Other) <strong>half within \d+ ms, 95 % within \d+ ms</strong></li>`).FindAllString(week.body, -1); len(got) != 3 {
+	if got := regexp.MustCompile(`<li>(Lists|One object|Events|Other) <strong>p50 \d+ ms, p95 \d+ ms</strong></li>`).FindAllString(week.body, -1); len(got) != 3 {
 		t.Errorf("times of %d kinds of requests", len(got))
 	}
 	if strings.Contains(week.body, "northwind-accounting.example/ledgerfeed/events <strong>") {

@@ -171,16 +171,16 @@ func TestTheChartFollowsTheFilters(t *testing.T) {
 	around := "from=" + url.QueryEscape(old.Add(-time.Hour).UTC().Format(time.RFC3339)) + "&to=" + url.QueryEscape(old.Add(time.Hour).UTC().Format(time.RFC3339))
 	const oneByOne = "counted one by one"
 	for query, want := range map[string]string{
-		"":                       "Succeeded 1, Client errors 4, Server errors 0, Refused 12",
-		"key=" + key:             "Succeeded 0, Client errors 4, Server errors 0, Refused 5",
-		"key=" + other:           "Succeeded 1, Client errors 0, Server errors 0, Refused 7",
+		"":                       "Server errors 0, Client errors 4, Refused 12, Succeeded 1",
+		"key=" + key:             "Server errors 0, Client errors 4, Refused 5, Succeeded 0",
+		"key=" + other:           "Server errors 0, Client errors 0, Refused 7, Succeeded 1",
 		"status=4":               "Client errors 4, Refused 12",
 		"status=404":             "Client errors 2",
 		"status=429":             "Client errors 0, Refused 5",
 		"status=2":               "Succeeded 1",
 		"status=404&key=" + key:  "Client errors 2",
-		"find=/v1/invoices/in_1": "Succeeded 1, Client errors 0, Server errors 0",
-		"find=req_lacks":         "Succeeded 0, Client errors 1, Server errors 0",
+		"find=/v1/invoices/in_1": "Server errors 0, Client errors 0, Succeeded 1",
+		"find=req_lacks":         "Server errors 0, Client errors 1, Succeeded 0",
 	} {
 		for _, span := range []string{"", "&range=day"} {
 			page := p.get("/requests?" + query + span).status(http.StatusOK)
@@ -193,11 +193,11 @@ func TestTheChartFollowsTheFilters(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		around:                   "Succeeded 1, Client errors 0, Server errors 1, Refused 0",
+		around:                   "Server errors 1, Client errors 0, Refused 0, Succeeded 1",
 		around + "&status=5":     "Server errors 1",
-		around + "&find=/v1/me":  "Succeeded 1, Client errors 0, Server errors 1",
-		around + "&key=" + other: "Succeeded 1, Client errors 0, Server errors 1, Refused 0",
-		"from=" + url.QueryEscape(old.Add(-time.Hour).UTC().Format(time.RFC3339)): "Succeeded 2, Client errors 4, Server errors 1, Refused 12",
+		around + "&find=/v1/me":  "Server errors 1, Client errors 0, Succeeded 1",
+		around + "&key=" + other: "Server errors 1, Client errors 0, Refused 0, Succeeded 1",
+		"from=" + url.QueryEscape(old.Add(-time.Hour).UTC().Format(time.RFC3339)): "Server errors 1, Client errors 4, Refused 12, Succeeded 2",
 	} {
 		if got := p.get("/requests?" + query).status(http.StatusOK).has("In the chosen time").legend(); got != want {
 			t.Errorf("%s: %q, want %q", query, got, want)

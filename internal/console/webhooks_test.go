@@ -164,8 +164,8 @@ func TestWebhooksInTheList(t *testing.T) {
 	s.exec(`UPDATE webhook_cursor SET expired = 1203 WHERE webhook_id = $1`, hook.ID)
 	s.exec(`INSERT INTO attempt_rollup (workspace_id, step, webhook_id, at, outcome, attempts, latency)
 		VALUES ($1, 60, $2, date_trunc('hour', $3::timestamptz, 'UTC') - interval '5 hours', 'answered', 2500, '{}')`, acme, hook.ID, s.clock.Now())
-	p.get("/webhooks").has(`<svg class="spark" role="img"`, "Attempts by hour in the last 24 hours: 4,999 succeeded, 2,501 failed.",
-		`x="75%" width="3.33%" y="15.5" height="12.5" fill="url(#spark-`, `class="box good"`)
+	p.get("/webhooks").has(`<svg class="spark" role="img"`, "Attempts by hour in the last 24 hours: 2,501 failed, 4,999 succeeded.",
+		`class="box bad" x="75%" width="3.33%" y="15.5" height="12.5"`, `class="box good"`)
 	s.exec(`DELETE FROM attempt_rollup WHERE attempts = 2500`)
 	p.get("/webhooks").has("<strong>1 failed</strong> (99.9 %) in 24 hours", "1,203 events too old to send when their turn came")
 }
@@ -307,7 +307,7 @@ func TestEventsAndRequests(t *testing.T) {
 	p.get(older).status(http.StatusOK).has("inv_0036", "ch_late")
 
 	day := p.get("/requests?range=day").status(http.StatusOK).has("Over the key&#39;s limit (429)", "by hour", "Server errors")
-	if !strings.Contains(day.body, "<rect class=\"box quiet\"") {
+	if !strings.Contains(day.body, "<rect class=\"box stripes\"") {
 		t.Error("refused requests are not in the chart")
 	}
 	p.get("/requests?status=5").has("500").hasNot(`<span class="badge good">200`)

@@ -301,12 +301,12 @@ func (p *Keys) charts(r *web.Request, k *access.Record) (*keysCharts, error) {
 	if err != nil {
 		return nil, err
 	}
-	series := []web.Series{{Name: "Answered", Look: web.Good}, {Name: "Over the limit (429)", Look: web.Bad}}
+	series := []web.Series{{Name: "Over the limit (429)", Look: web.Stripes}, {Name: "Answered", Look: web.Good}}
 	bars, shares := web.Empty(in.From, in.Width, in.Spans, len(series)), web.Empty(in.From, in.Width, in.Spans, 1)
 	c := &keysCharts{usage: usage{rollup.KeyUse{KeyID: k.ID}, k.RateLimit}}
 	c.Switch = chosen.Switch(func(name string) string { return web.Address("/keys/"+url.PathEscape(k.ID), "range", name) + "#use" })
 	for _, s := range spans {
-		bars[s.Span].Counts = []int64{s.Requests, s.RateLimited}
+		bars[s.Span].Counts = []int64{s.RateLimited, s.Requests}
 		shares[s.Span].Counts = []int64{share(s.Peak, k.RateLimit)}
 		c.KeyUse.Requests += s.Requests
 		c.RateLimited += s.RateLimited
@@ -317,7 +317,7 @@ func (p *Keys) charts(r *web.Request, k *access.Record) (*keysCharts, error) {
 	days := in.Width > time.Hour
 	c.Requests = web.New("use", "Requests "+chosen.Title, "requests", bars, series).ByDay(days)
 	c.Shares = web.NewShares("shares", "Share of the limit in the busiest minute, "+chosen.Title, "requests", shares,
-		web.Series{Name: "Busiest minute (% of the limit)", Look: web.Wait}).ByDay(days)
+		web.Series{Name: "Busiest minute (% of the limit)", Look: web.Good}).ByDay(days)
 	return c, nil
 }
 

@@ -263,7 +263,7 @@ func (p *Overview) charts(r *web.Request, c web.Choice, webhooks []delivery.Webh
 	}
 	drawn := &charts{
 		RequestChart: counted("requests", "Requests "+c.Title, "requests", in, requests, web.RequestSeries(), web.OfKind),
-		AttemptChart: counted("attempts", "Delivery attempts "+c.Title, "attempts", in, attempts, attemptSeries(), attemptKind),
+		AttemptChart: counted("attempts", "Delivery attempts "+c.Title, "attempts", in, attempts, web.AttemptSeries(), attemptKind),
 		EventChart:   counted("events", "Events "+c.Title, "events", in, events, []web.Series{{Name: "Events", One: "event", Look: web.Good}}, func(string) int { return 0 }),
 		APIChart:     timed("api-time", "API response time "+c.Title, "requests", in, api),
 		AnswerChart:  timed("answer-time", "Receiver response time "+c.Title, "attempts", in, answers),
@@ -275,15 +275,11 @@ func (p *Overview) charts(r *web.Request, c web.Choice, webhooks []delivery.Webh
 	return drawn, err
 }
 
-func attemptSeries() []web.Series {
-	return []web.Series{{Name: "Succeeded", Look: web.Good}, {Name: "Failed", Look: web.Bad}}
-}
-
 func attemptKind(kind string) int {
 	if kind == string(attempt.OutcomeSuccess) {
-		return 0
+		return web.AttemptSucceeded
 	}
-	return 1
+	return web.AttemptFailed
 }
 
 // counted draws counts, each in the series of its kind.
@@ -314,8 +310,8 @@ func quantiles(l *rollup.Latency) (half, most int64) {
 // causes draws why attempts failed. Causes without an attempt have no series.
 func causes(title string, in rollup.Range, attempts []rollup.Count) *web.Chart {
 	looks := map[attempt.Outcome]web.Look{
-		attempt.OutcomeAnswered: web.Bad, attempt.OutcomeTimeout: web.Wait, attempt.OutcomeUnreachable: web.Quiet,
-		attempt.OutcomeTLS: web.Cross, attempt.OutcomeBlocked: web.Back, attempt.OutcomeBroken: web.Grey,
+		attempt.OutcomeAnswered: web.Bad, attempt.OutcomeTimeout: web.Dots, attempt.OutcomeUnreachable: web.Stripes,
+		attempt.OutcomeTLS: web.Cross, attempt.OutcomeBlocked: web.Back, attempt.OutcomeBroken: web.Level,
 	}
 	var series []web.Series
 	of := map[string]int{}

@@ -847,7 +847,9 @@ func (p *Requests) addRollups(ctx context.Context, q *requestsQuery, s span, bar
 			return since, err
 		}
 		for _, k := range spans {
-			bars[k.Span].Counts = []int64{k.Requests - k.ClientErrors - k.ServerErrors, k.ClientErrors, k.ServerErrors, k.RateLimited + k.Refused}
+			counts := bars[k.Span].Counts
+			counts[web.Succeeded], counts[web.ClientError], counts[web.ServerError] = k.Requests-k.ClientErrors-k.ServerErrors, k.ClientErrors, k.ServerErrors
+			counts[web.Refused] = k.RateLimited + k.Refused
 		}
 	} else {
 		counts, err := p.Rollups.Requests(ctx, q.workspaceID, s.Range)

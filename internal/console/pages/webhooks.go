@@ -128,7 +128,7 @@ func (p *Webhooks) listPage(r *web.Request) error {
 		if err != nil {
 			return err
 		}
-		row.Spark = web.NewSpark("spark-"+row.ID, "Attempts by hour in the last 24 hours", "attempts", bars, webhooksAttemptSeries())
+		row.Spark = web.NewSpark("spark-"+row.ID, "Attempts by hour in the last 24 hours", "attempts", bars, web.AttemptSeries())
 		body.List = append(body.List, row)
 	}
 	if len(list) > 0 {
@@ -158,16 +158,11 @@ func (p *Webhooks) attemptsChart(ctx context.Context, workspaceID, webhookID str
 	if err != nil {
 		return nil, err
 	}
-	return web.New("deliveries", "Attempts in the last 24 hours", "attempts", bars, webhooksAttemptSeries()), nil
-}
-
-func webhooksAttemptSeries() []web.Series {
-	return []web.Series{{Name: "Succeeded", Look: web.Good}, {Name: "Failed", Look: web.Bad}}
+	return web.New("deliveries", "Attempts in the last 24 hours", "attempts", bars, web.AttemptSeries()), nil
 }
 
 // attempts returns the bars of attemptsChart.
 func attempts(ctx context.Context, pool pg.DB, workspaceID, webhookID string, now time.Time) ([]web.Bar, error) {
-	const succeeded, failed = 0, 1
 	bars := web.Empty(now.Truncate(time.Hour).Add(-23*time.Hour), time.Hour, 24, 2)
 	rows, err := pool.Query(ctx, `
 		SELECT at, outcome = 'success', sum(attempts)::bigint FROM attempt_rollup
@@ -182,9 +177,9 @@ func attempts(ctx context.Context, pool pg.DB, workspaceID, webhookID string, no
 		n       int64
 	)
 	_, err = pgx.ForEachRow(rows, []any{&hour, &success, &n}, func() error {
-		kind := failed
+		kind := web.AttemptFailed
 		if success {
-			kind = succeeded
+			kind = web.AttemptSucceeded
 		}
 		web.Add(bars, hour, time.Hour, kind, n)
 		return nil

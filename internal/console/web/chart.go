@@ -12,22 +12,31 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 )
 
-// Look is how a series is drawn: a colour and a pattern, either of which is enough to recognise it.
+// Look is how a series is drawn: filled with a colour, and with a pattern in it. Failures have
+// patterns of their own or the strongest colour, so that they are recognised without colours too.
 type Look string
 
 // The looks.
 const (
-	Good  Look = "good"  // solid
-	Wait  Look = "wait"  // dots
-	Bad   Look = "bad"   // stripes
-	Quiet Look = "quiet" // outline
-	Cross Look = "cross" // a grid
-	Back  Look = "back"  // stripes the other way
-	Grey  Look = "grey"  // solid
+	Good    Look = "good"    // no failure
+	Pale    Look = "pale"    // no failure, next to Good
+	Bad     Look = "bad"     // no pattern
+	Stripes Look = "stripes" // stripes in the colour of Bad
+	Dots    Look = "dots"
+	Cross   Look = "cross" // a grid
+	Back    Look = "back"  // stripes the other way
+	Level   Look = "level" // level stripes
 )
 
 // Patterned reports whether the look has a pattern, which each chart has to define.
-func (l Look) Patterned() bool { return l == Wait || l == Bad || l == Cross || l == Back }
+func (l Look) Patterned() bool {
+	switch l {
+	case Good, Pale, Bad:
+		return false
+	case Stripes, Dots, Cross, Back, Level:
+	}
+	return true
+}
 
 // Series describes one of the counts of each bar.
 type Series struct {
@@ -42,7 +51,8 @@ const (
 	width  = 100.0
 	height = 150.0 // same as .plot in the stylesheet
 	bottom = 20.0  // space for the times
-	top    = 8.0   // space above the highest bar
+	top    = 8.0   // space above the highest line
+	beyond = 18.0  // how far bars that are cut off go beyond the highest line
 )
 
 // Chart is a drawing, as the template renders it.
@@ -56,9 +66,21 @@ type Chart struct {
 	Lines   []line
 	Ticks   []tick
 	Bars    []drawnBar
+	Peak    *peak // nil: no bar is cut off
 	Rows    []Bar // the bars with counts, for the table
 	Empty   bool
 	Days    bool // the ticks are days
+}
+
+// peak is the highest bar of those that are cut off.
+type peak struct {
+	X      float64 // its middle
+	Y      float64 // where its value is written
+	Anchor string  // where X is in the text
+	Value  string
+	At     time.Time
+	Bars   int64 // how many bars are cut off
+	sum    int64
 }
 
 type legend struct {
@@ -83,7 +105,8 @@ type drawnBar struct {
 	At      time.Time
 	X, W    float64
 	Boxes   []box
-	Reading string // the counts in words, shown on hover
+	Cut     float64 // where a mark says that the bar is cut off; 0: it is not
+	Reading string  // the counts in words, shown on hover
 }
 
 type box struct {
@@ -91,20 +114,16 @@ type box struct {
 	Look Look
 }
 
-// New draws a chart of at least one bar. Each bar has a count for each series.
+// New draws a chart of at least one bar. Each bar has a count for each series. The first series is
+// at the bottom, so failures come before what succeeded.
 func New(id, title, unit string, bars []Bar, series []Series) *Chart {
 	c := &Chart{ID: id, Title: title, Unit: unit, Height: height}
-	var highest, all int64
 	totals := make([]int64, len(series))
 	for i := range bars {
-		var sum int64
 		for k, n := range bars[i].Counts {
 			totals[k] += n
-			sum += n
 		}
-		highest = max(highest, sum)
-		all += sum
-		if sum > 0 {
+		if bars[i].sum() > 0 {
 			c.Rows = append(c.Rows, bars[i])
 		}
 	}
@@ -113,25 +132,90 @@ func New(id, title, unit string, bars []Bar, series []Series) *Chart {
 		c.Series = append(c.Series, legend{s, totals[k]})
 		parts = append(parts, s.counted(totals[k]))
 	}
-	c.Empty = all == 0
-	c.Summary = title + ": " + strings.Join(parts, ", ") + "."
-	highestLine := niceCeiling(highest)
-	floor := height - bottom
-	scale := (floor - top) / float64(highestLine)
-	for _, part := range []int64{0, highestLine / 2, highestLine} {
+	c.Empty = len(c.Rows) == 0
+	a := axisOf(bars, niceCeiling, height-bottom, top, beyond)
+	for _, part := range []int64{0, a.limit / 2, a.limit} {
 		if n := len(c.Lines); n == 0 || c.Lines[n-1].Value != part {
-			c.Lines = append(c.Lines, line{round(floor - float64(part)*scale), part})
+			c.Lines = append(c.Lines, line{round(a.floor - float64(part)*a.scale), part})
 		}
 	}
 	step := width / float64(len(bars))
 	gap := math.Min(0.4, step*0.25)
 	for i := range bars {
-		c.addBar(&bars[i], float64(i)*step+gap/2, step-gap, floor, scale, series)
+		c.addBar(&bars[i], float64(i)*step+gap/2, step-gap, a, series)
 	}
 	for i := 0; i < len(bars); i += max(1, len(bars)/6) {
 		c.Ticks = append(c.Ticks, tick{round(float64(i) * step), bars[i].At})
 	}
+	c.findPeak(bars, a)
+	c.summarise(strings.Join(parts, ", "), Count)
 	return c
+}
+
+// summarise sets the sentence that stands for the drawing. written writes a count.
+func (c *Chart) summarise(counts string, written func(int64) string) {
+	c.Summary = c.Title + ": " + counts + "."
+	if c.Peak != nil {
+		c.Peak.Value = written(c.Peak.sum)
+		c.Summary += " The highest bar is cut off: it has " + c.Peak.Value + "."
+	}
+}
+
+// findPeak sets Peak.
+func (c *Chart) findPeak(bars []Bar, a axis) {
+	for i := range bars {
+		sum := bars[i].sum()
+		if sum <= a.limit {
+			continue
+		}
+		if c.Peak == nil {
+			c.Peak = &peak{Y: round(a.end - 4), Anchor: "middle"}
+		}
+		c.Peak.Bars++
+		if sum > c.Peak.sum {
+			c.Peak.sum, c.Peak.At, c.Peak.X = sum, bars[i].At, round((float64(i)+0.5)*width/float64(len(bars)))
+		}
+	}
+	switch {
+	case c.Peak == nil:
+	case c.Peak.X < width*0.1:
+		c.Peak.Anchor = "start"
+	case c.Peak.X > width*0.9:
+		c.Peak.Anchor = "end"
+	}
+}
+
+// axis is the vertical scale of a drawing.
+type axis struct {
+	floor float64 // where 0 is
+	end   float64 // where bars end that are higher than limit
+	limit int64   // the count of the highest line
+	scale float64 // pixels for each
+}
+
+// axisOf returns the axis on which every bar is drawn in full, or all but a few that are so much
+// higher than the others that these would be flat. ceiling rounds the highest line up. Bars that are
+// cut off go beyond it.
+func axisOf(bars []Bar, ceiling func(int64) int64, floor, top, beyond float64) axis {
+	var sums []int64
+	for i := range bars {
+		if sum := bars[i].sum(); sum > 0 {
+			sums = append(sums, sum)
+		}
+	}
+	slices.Sort(sums)
+	a := axis{floor: floor, end: top, limit: 1}
+	const few, spike = 6, 4
+	if n := len(sums); n > 0 {
+		a.limit = sums[n-1]
+		if usual := sums[(n-1)*9/10]; n >= few && a.limit > spike*usual {
+			a.limit = 2 * usual
+			top += beyond
+		}
+	}
+	a.limit = ceiling(a.limit)
+	a.scale = (floor - top) / float64(a.limit)
+	return a
 }
 
 // counted returns a count of the series in words.
@@ -140,23 +224,35 @@ func (s *Series) counted(n int64) string {
 	return Plural(n, cmp.Or(s.One, many), many)
 }
 
-// Uses reports whether a series of the chart has the look.
-func (c *Chart) Uses(look Look) bool {
-	return slices.ContainsFunc(c.Series, func(s legend) bool { return s.Look == look })
+// Patterns returns the looks of the chart that have a pattern.
+func (c *Chart) Patterns() (list []Look) {
+	for i := range c.Series {
+		if c.Series[i].Look.Patterned() {
+			list = append(list, c.Series[i].Look)
+		}
+	}
+	return list
 }
 
-func (c *Chart) addBar(b *Bar, x, w, floor, scale float64, series []Series) {
+func (c *Chart) addBar(b *Bar, x, w float64, a axis, series []Series) {
 	drawn := drawnBar{At: b.At, X: round(x), W: round(w)}
 	var parts []string
-	y := floor
+	y, end := a.floor, 0.0
+	if b.sum() > a.limit {
+		end = a.end
+		drawn.Cut = round((end + a.floor - float64(a.limit)*a.scale) / 2)
+	}
 	for k, n := range b.Counts {
 		if n == 0 {
 			continue
 		}
-		h := math.Max(float64(n)*scale, 1.5) // visible, however small
+		parts = append(parts, series[k].counted(n))
+		h := min(math.Max(float64(n)*a.scale, 2), y-end) // visible, however small
+		if h <= 0 {
+			continue // other boxes of a bar that is cut off fill it
+		}
 		y -= h
 		drawn.Boxes = append(drawn.Boxes, box{round(y), round(h), series[k].Look})
-		parts = append(parts, series[k].counted(n))
 	}
 	if len(drawn.Boxes) > 0 {
 		drawn.Reading = reading(b.At, strings.Join(parts, ", "))
@@ -188,6 +284,13 @@ func niceCeiling(n int64) int64 {
 type Bar struct {
 	At     time.Time // its start
 	Counts []int64   // one per series
+}
+
+func (b *Bar) sum() (sum int64) {
+	for _, n := range b.Counts {
+		sum += n
+	}
+	return sum
 }
 
 // Empty returns n bars without counts, each of the given width, the first of which starts at from.
@@ -260,6 +363,9 @@ func (c Choice) Switch(address func(name string) string) []Link {
 // sparkHeight is the height of a Spark in pixels, same as .spark in the stylesheet.
 const sparkHeight = 28.0
 
+// sparkBeyond is how far its bars that are cut off go beyond the others.
+const sparkBeyond = 6.0
+
 // Spark is a small drawing of bars without a scale, next to the name of its subject. The console's
 // template "spark" renders it.
 type Spark struct {
@@ -274,18 +380,11 @@ func NewSpark(id, title, unit string, bars []Bar, series []Series) *Spark {
 	if c.Empty {
 		return nil
 	}
-	var highest int64
-	for i := range bars {
-		var sum int64
-		for _, n := range bars[i].Counts {
-			sum += n
-		}
-		highest = max(highest, sum)
-	}
-	small := &Chart{}
+	exactly := func(n int64) int64 { return n }
+	small, a := &Chart{}, axisOf(bars, exactly, sparkHeight, 3, sparkBeyond)
 	step := width / float64(len(bars))
 	for i := range bars {
-		small.addBar(&bars[i], float64(i)*step, step*0.8, sparkHeight, (sparkHeight-3)/float64(highest), series)
+		small.addBar(&bars[i], float64(i)*step, step*0.8, a, series)
 	}
 	return &Spark{ID: id, Summary: c.Summary, Bars: small.Bars}
 }
@@ -298,13 +397,13 @@ func NewTimes(id, title, unit string, bars []Bar, half, most int64) *Chart {
 	for i, b := range bars {
 		stacked[i] = Bar{At: b.At, Counts: []int64{b.Counts[0], b.Counts[1] - b.Counts[0]}}
 	}
-	c := New(id, title, unit, stacked, []Series{{Name: "Half within (ms)", Look: Good}, {Name: "95 % within (ms)", Look: Quiet}})
+	c := New(id, title, unit, stacked, []Series{{Name: "p50 (ms)", Look: Good}, {Name: "p95 (ms)", Look: Pale}})
 	c.Series[0].Total, c.Series[1].Total = half, most
-	c.Summary = title + ": half within " + Millis(half) + ", 95 % within " + Millis(most) + "."
+	c.summarise("p50 "+Millis(half)+", p95 "+Millis(most), Millis)
 	c.Rows = nil
 	for _, b := range bars {
 		if b.Counts[1] > 0 {
-			c.Bars[len(c.Rows)].Reading = reading(b.At, "half within "+Millis(b.Counts[0])+", 95 % within "+Millis(b.Counts[1]))
+			c.Bars[len(c.Rows)].Reading = reading(b.At, "p50 "+Millis(b.Counts[0])+", p95 "+Millis(b.Counts[1]))
 			c.Rows = append(c.Rows, b)
 		}
 	}
@@ -325,7 +424,7 @@ func NewShares(id, title, unit string, bars []Bar, series Series) *Chart {
 		highest = max(highest, b.Counts[0])
 	}
 	c.Series[0].Total = highest
-	c.Summary = title + ": " + Count(highest) + " % at most."
+	c.summarise(Count(highest)+" % at most", func(n int64) string { return Count(n) + " %" })
 	for i := range c.Bars {
 		c.Bars[i].Reading = reading(c.Bars[i].At, Count(c.Rows[i].Counts[0])+" %")
 	}
@@ -334,18 +433,29 @@ func NewShares(id, title, unit string, bars []Bar, series Series) *Chart {
 
 // The series of a chart of requests, in their order.
 const (
-	Succeeded = iota
+	ServerError = iota
 	ClientError
-	ServerError
 	Refused
+	Succeeded
 )
 
 // RequestSeries returns the series of a chart of requests.
 func RequestSeries() []Series {
 	return []Series{
-		{Name: "Succeeded", Look: Good}, {Name: "Client errors", One: "client error", Look: Wait},
-		{Name: "Server errors", One: "server error", Look: Bad}, {Name: "Refused", Look: Quiet},
+		{Name: "Server errors", One: "server error", Look: Bad}, {Name: "Client errors", One: "client error", Look: Dots},
+		{Name: "Refused", Look: Stripes}, {Name: "Succeeded", Look: Good},
 	}
+}
+
+// The series of a chart of delivery attempts, in their order.
+const (
+	AttemptFailed = iota
+	AttemptSucceeded
+)
+
+// AttemptSeries returns the series of a chart of delivery attempts.
+func AttemptSeries() []Series {
+	return []Series{{Name: "Failed", Look: Bad}, {Name: "Succeeded", Look: Good}}
 }
 
 // OfKind returns the series for requests of a kind, as rollup.Reader.Requests counts them.

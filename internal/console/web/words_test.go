@@ -8,7 +8,7 @@ import (
 func TestReadingsOfOne(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
-	series := []Series{{Name: "Client errors", One: "client error", Look: Wait}, {Name: "Refused", Look: Quiet}}
+	series := []Series{{Name: "Client errors", One: "client error", Look: Dots}, {Name: "Refused", Look: Stripes}}
 	c := New("id", "Requests", "requests", []Bar{{At: at, Counts: []int64{1, 1}}, {At: at.Add(time.Hour), Counts: []int64{2, 0}}}, series)
 	if want := "Requests: 3 client errors, 1 refused."; c.Summary != want {
 		t.Errorf("%q, want %q", c.Summary, want)
