@@ -125,7 +125,7 @@ func TestSettingsInTheBrowser(t *testing.T) {
 	s := setup(t)
 	b := s.enter(acme, session.Admin)
 	b.press("Workspace")
-	b.sees("Nobody gets mail when a webhook of this workspace fails.")
+	b.sees("Mail about webhooks")
 	b.judge("the settings without an address")
 	b.write("#name", "Acme Care")
 	b.write("#email", "mara@acme.example, lee@acme.example")

@@ -132,7 +132,7 @@ func New(cfg Config) (*Console, error) {
 	}
 	c.keys = &pages.Keys{Pool: cfg.Pool, Store: cfg.Keys, Counts: counts, APIURL: cfg.APIURL}
 	c.webhooks = &pages.Webhooks{
-		Pool: cfg.Pool, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout,
+		Pool: cfg.Pool, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout, Mail: cfg.Mailer.Enabled(),
 	}
 	replayer, err := replay.New(replay.Config{Pool: cmp.Or(cfg.LogPool, cfg.Pool), Clock: cfg.Clock})
 	if err != nil {

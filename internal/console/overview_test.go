@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
@@ -109,23 +110,35 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-// TestOverviewSaysThatNobodyIsTold where a webhook's failures reach nobody by mail.
-func TestOverviewSaysThatNobodyIsTold(t *testing.T) {
+// TestMailIsOfferedWhereItCanBeHad: an admin is led to the settings while nobody gets mail. Where the
+// service sends none, no page speaks of mail, because the reader can do nothing about it.
+func TestMailIsOfferedWhereItCanBeHad(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
-	const nobody = "Nobody gets mail when a webhook fails"
-	p := s.signIn(acme, session.Admin)
-	p.get("/").has(`<a href="/settings">To nobody</a>`).hasNot(nobody) // there is no webhook
+	p, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
 	s.seed(acme)
-	p.get("/").has(nobody+`. <a href="/settings">Add an address</a>`, `<a href="/settings">To nobody</a>`)
-	s.signIn(acme, session.Viewer).get("/").has(nobody + `. <a href="/settings">See workspace settings</a>`)
+	const add = `<a href="/settings">Add an address</a>`
+	p.get("/").has("Mail about webhooks", add)
+	p.get("/webhooks").has(add)
+	viewer.get("/").has("To nobody").hasNot(add)
+	viewer.get("/webhooks").hasNot(add)
 	p.post("/settings", url.Values{"name": {"Acme"}, "email": {"mara@acme.example, lee@acme.example"}}).to()
-	p.get("/").has(`<a href="/settings">To 2 addresses</a>`).hasNot(nobody)
+	p.get("/").has(`<a href="/settings">To 2 addresses</a>`).hasNot(add)
+	p.get("/webhooks").hasNot(add)
 
 	silent := setup(t, func(c *Config) { c.Mailer = testkit.Must(mail.New(mail.Settings{}, c.Pool, c.Clock, c.Logger))(t) })
 	silent.seed(acme)
 	silent.exec(`UPDATE workspace SET notify_email = 'mara@acme.example' WHERE workspace_id = 'acme'`)
-	silent.signIn(acme, session.Admin).get("/").has(nobody+", because this service sends no mail.", "To nobody</a>")
+	admin := silent.signIn(acme, session.Admin)
+	for _, path := range []string{"/", "/webhooks", "/settings"} {
+		admin.get(path).status(http.StatusOK).hasNot("ail about webhooks", "gets mail", "sends no mail", "mara@acme.example")
+		silent.signIn(acme, session.Viewer).get(path).status(http.StatusOK).hasNot("ail about webhooks", "mara@acme.example")
+	}
+	admin.post("/settings", url.Values{"name": {"Acme Care"}}).to()
+	w := testkit.Must(eventlog.NewWorkspaces(silent.pool, silent.clock.Now).Get(t.Context(), acme))(t)
+	if w.Name != "Acme Care" || w.NotifyEmail != "mara@acme.example" {
+		t.Errorf("saved %+v", w)
+	}
 }
 
 // TestOverviewSaysThatDataIsBehind: entries that are not shown yet are counted.

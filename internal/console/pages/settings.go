@@ -64,6 +64,15 @@ func (p *Settings) body(r *web.Request) (*settingsBody, error) {
 	return b, err
 }
 
+// read reads the form. Without a mail server it has no field for addresses, and those that an
+// operator has set stay.
+func (b *settingsBody) read(r *web.Request) {
+	b.Name = r.Field("name")
+	if b.Mail {
+		b.Email = r.Field("email")
+	}
+}
+
 // trees returns the signed trees of a workspace's feed; nil: nothing is signed.
 func (p *Settings) trees(workspaceID string) (list []tree, err error) {
 	if p.Signing == nil {
@@ -89,7 +98,8 @@ func (p *Settings) page(r *web.Request) error {
 		return err
 	}
 	if r.Session.MayChange() && r.RestoreDraft() {
-		b.Name, b.Email, b.Restored = r.Field("name"), r.Field("email"), true
+		b.Restored = true
+		b.read(r)
 	}
 	return show(r, http.StatusOK, b)
 }
@@ -100,7 +110,8 @@ func (p *Settings) save(r *web.Request) error {
 		return err
 	}
 	before := *b
-	b.Name, b.Email, b.Faults = r.Field("name"), r.Field("email"), web.Faults{}
+	b.Faults = web.Faults{}
+	b.read(r)
 	if err := eventlog.CheckWorkspaceName(b.Name); err != nil {
 		b.Faults["name"] = web.Sentence(err.Error())
 	}

@@ -29,6 +29,7 @@ type Webhooks struct {
 	Pool        pg.DB
 	Store       *delivery.Store
 	Settings    policy.Settings // the settings of Store
+	Mail        bool            // the service sends mail
 	TestTimeout time.Duration   // how long "Send test" waits for the receiver's answer
 }
 
@@ -109,6 +110,7 @@ func (p *Webhooks) find(r *web.Request, id string) (*delivery.Webhook, error) {
 type webhooksListBody struct {
 	List  []webhooksRow
 	Max   int
+	Mail  bool       // the service sends mail
 	Told  bool       // somebody gets mail when a webhook fails
 	Chart *web.Chart // attempts of all webhooks together; nil: there are no webhooks
 }
@@ -118,7 +120,7 @@ func (p *Webhooks) listPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	body := webhooksListBody{Max: delivery.MaxWebhooks}
+	body := webhooksListBody{Max: delivery.MaxWebhooks, Mail: p.Mail}
 	for i := range list {
 		row := newRow(&list[i])
 		if row.Backlog, err = list[i].Backlog(r.Context(), p.Store); err != nil {
