@@ -223,11 +223,12 @@ func (b *tab) judge(where string) {
 }
 
 // fits checks that nothing of the page is beyond the window's edge or cut off at the
-// edge of its container. Text as it was sent may scroll.
+// edge of its container. Text as it was sent may scroll, and text that ends in an ellipsis is cut
+// off on purpose.
 func (b *tab) fits(where string) {
 	b.t.Helper()
 	cut := script[string](b, `[...document.querySelectorAll("body *")].filter((e) =>
-		e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1 && getComputedStyle(e).overflowX !== "visible" && !e.closest("pre, .scroll, input, select, svg, thead"))
+		e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 1 && getComputedStyle(e).overflowX !== "visible" && getComputedStyle(e).textOverflow !== "ellipsis" && !e.closest("pre, .scroll, input, select, svg, thead"))
 		.map((e) => e.tagName + "." + e.className + " " + e.scrollWidth + " in " + e.clientWidth).join("\n")`)
 	if cut != "" {
 		b.t.Errorf("%s: cut off:\n%s", where, cut)
