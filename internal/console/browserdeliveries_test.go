@@ -35,7 +35,6 @@ func TestDeliverySearchInTheBrowser(t *testing.T) {
 	b.picture("webhook-searched")
 	b.press("Show all")
 	b.sees("1–25 of 40")
-	b.until("the zone is named", `document.querySelector("label.moment").innerText.includes("your time")`)
 	script[bool](b, `((e) => {
 		const at = new Date(Date.now() - 10 * 60000);
 		e.value = new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);

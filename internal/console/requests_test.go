@@ -131,6 +131,7 @@ func TestRequestsAreSearched(t *testing.T) {
 		"find=/v1/invoices":                                     "req_wrong req_b",
 		"find=/v1/invoices/{id}":                                "req_old same req_a",
 		"find=/v2/in'voices":                                    "req_gone",
+		"status=errors":                                         "req_wrong req_lacks req_gone req_old same",
 		"status=404":                                            "req_gone req_old same",
 		"status=4":                                              "req_wrong req_lacks req_gone req_old same",
 		"status=304":                                            "req_b",
@@ -175,6 +176,7 @@ func TestTheChartFollowsTheFilters(t *testing.T) {
 		"key=" + key:             "Server errors 0, Client errors 4, Refused 5, Succeeded 0",
 		"key=" + other:           "Server errors 0, Client errors 0, Refused 7, Succeeded 1",
 		"status=4":               "Client errors 4, Refused 12",
+		"status=errors":          "Server errors 0, Client errors 4, Refused 12",
 		"status=404":             "Client errors 2",
 		"status=429":             "Client errors 0, Refused 5",
 		"status=2":               "Succeeded 1",
@@ -203,6 +205,8 @@ func TestTheChartFollowsTheFilters(t *testing.T) {
 			t.Errorf("%s: %q, want %q", query, got, want)
 		}
 	}
+	p.get("/requests?key="+key).has(`">Last hour</a>`, `key=`+key+`&amp;status=errors">Errors only</a>`, `<a href="/requests">Show all</a>`)
+	p.get("/requests?status=errors&key=" + key).has(`href="/requests?key=` + key + `" aria-current="true">Errors only`)
 	page := p.get("/requests?status=4").body
 	if strings.Index(page, `<form class="filters"`) > strings.Index(page, `<figure class="chart">`) {
 		t.Error("the filters are below the chart")

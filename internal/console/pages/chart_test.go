@@ -74,7 +74,7 @@ func TestChartsOfCountsAndOfRowsAreTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := filter{
 			key:    rapid.SampledFrom([]string{"", "key_0", "key_1", "key_none"}).Draw(t, "key"),
-			status: rapid.SampledFrom([]string{"", "2", "4", "5"}).Draw(t, "status"),
+			status: rapid.SampledFrom([]string{"", "2", "4", "5", errorsOnly}).Draw(t, "status"),
 		}
 		ago := func(name string) time.Time {
 			most := rapid.SampledFrom([]time.Duration{time.Hour, 5 * time.Hour, 3 * 24 * time.Hour, 32 * 24 * time.Hour}).Draw(t, name+" within")

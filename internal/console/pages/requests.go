@@ -52,6 +52,7 @@ type requestsListBody struct {
 	Chart    *drawing   // nil: the log has nothing in the filter's time range
 	Bound    int64      // how many rows a chart counts at most
 	Switch   []web.Link // to other time ranges of the chart
+	Presets  []web.Link // to filters that are often chosen, beside the present ones
 	Chosen   web.Choice
 	Refused  []refusal
 	Filter   filter
@@ -96,6 +97,31 @@ func (b *requestsListBody) rangeAddress(span, cursor string) string {
 	return web.Address("/requests", "find", b.Find, "key", f.key, "status", f.status, "from", b.From().UTC(), "to", b.To().UTC(), "range", span, "cursor", cursor)
 }
 
+// setPresets sets the links to filters that are often chosen. A status that is chosen already leads
+// to the page without it.
+func (b *requestsListBody) setPresets(now time.Time) {
+	add := func(label string, current bool, change func(*filter)) {
+		other := *b
+		change(&other.Filter)
+		b.Presets = append(b.Presets, web.Link{Label: label, URL: other.address(""), Current: current})
+	}
+	for _, last := range []struct {
+		label string
+		span  time.Duration
+	}{{"Last hour", time.Hour}, {"Last 24 hours", 24 * time.Hour}} {
+		add(last.label, false, func(f *filter) { f.from, f.to = now.Add(-last.span).Truncate(time.Minute), time.Time{} })
+	}
+	for _, only := range []web.Pair{{Name: errorsOnly, Value: "Errors only"}, {Name: "5", Value: "Server errors"}} {
+		current := b.Filter.status == only.Name
+		add(only.Value, current, func(f *filter) {
+			f.status = only.Name
+			if current {
+				f.status = ""
+			}
+		})
+	}
+}
+
 func (p *Requests) listPage(r *web.Request) error {
 	body := &requestsListBody{Chosen: web.Choose(r.Query("range"), requestsUsual), Scanned: maxScan, Bound: maxCounted}
 	ctx := r.Context()
@@ -112,6 +138,7 @@ func (p *Requests) listPage(r *web.Request) error {
 		}
 		q.start = *start
 	}
+	body.setPresets(r.Now)
 	body.Switch = body.Chosen.Switch(func(name string) string { return body.rangeAddress(name, "") })
 	if body.Fault == "" {
 		if err := p.fill(ctx, body, q); err != nil {
@@ -318,7 +345,7 @@ func (r *row) Look() string {
 // filter selects requests. Empty fields select every request.
 type filter struct {
 	key      string    // its id
-	status   string    // a status, or its first digit; 2 includes 3xx
+	status   string    // a status, its first digit (2 includes 3xx), or errorsOnly
 	from, to time.Time // from is inclusive, to is exclusive
 
 	// The search text sets one of these.
@@ -326,6 +353,9 @@ type filter struct {
 	path      string // percent-encoded
 	route     string // the pattern
 }
+
+// errorsOnly is the status that selects client errors and server errors.
+const errorsOnly = "errors"
 
 // isZero reports whether it selects every request.
 func (f *filter) isZero() bool { return *f == filter{} }
@@ -368,6 +398,8 @@ func (f *filter) driving() driver {
 func (f *filter) statuses() (from, to int, ok bool) {
 	n, err := strconv.Atoi(f.status)
 	switch {
+	case f.status == errorsOnly:
+		return 400, 600, true
 	case err != nil:
 		return 0, 0, false
 	case n == 2:
@@ -412,17 +444,17 @@ func (f *filter) search(text string) {
 	f.path = u.EscapedPath()
 }
 
-// isStatus reports whether a text is a status or the first digit of one.
+// isStatus reports whether a text is a status, the first digit of one, or errorsOnly.
 func isStatus(text string) bool {
 	n, err := strconv.Atoi(text)
-	return err == nil && (n == 2 || n == 4 || n == 5 || 200 <= n && n < 600)
+	return text == errorsOnly || err == nil && (n == 2 || n == 4 || n == 5 || 200 <= n && n < 600)
 }
 
 // statusChoices returns what to choose from: classes of statuses, and the statuses that accepted
 // requests get.
 func statusChoices() (classes, statuses []web.Pair) {
 	return []web.Pair{
-			{Name: "2", Value: "Succeeded (2xx, 3xx)"}, {Name: "4", Value: "Client errors (4xx)"}, {Name: "5", Value: "Server errors (5xx)"},
+			{Name: "2", Value: "Succeeded (2xx, 3xx)"}, {Name: errorsOnly, Value: "Errors"}, {Name: "4", Value: "Client errors (4xx)"}, {Name: "5", Value: "Server errors (5xx)"},
 		}, []web.Pair{
 			{Name: "200", Value: "200 OK"}, {Name: "204", Value: "204 No content"}, {Name: "304", Value: "304 Not modified"},
 			{Name: "400", Value: "400 Wrong request"}, {Name: "403", Value: "403 Missing permission"}, {Name: "404", Value: "404 Not found"},
@@ -828,14 +860,14 @@ func (f *filter) draws(series int) bool {
 		return !f.searched() && slices.ContainsFunc(refusedStatuses(), f.meets)
 	case web.ClientError, web.ServerError:
 		first := map[int]string{web.ClientError: rollup.KindClientError, web.ServerError: rollup.KindServerError}[series]
-		return f.status == "" || strings.HasPrefix(f.status, first)
+		return f.status == "" || f.status == errorsOnly || strings.HasPrefix(f.status, first)
 	}
 	return f.status == "" || f.status[0] == '2' || f.status[0] == '3'
 }
 
 // rolledUp reports whether counts by interval exist for the filter.
 func (f *filter) rolledUp() bool {
-	return !f.searched() && len(f.status) < 2 // they exist for a key and for a class of statuses
+	return !f.searched() && (len(f.status) < 2 || f.status == errorsOnly) // they exist for a key and for classes of statuses
 }
 
 // addRollups adds the counts by interval to all series; a class of statuses is a series. since is
