@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
@@ -110,4 +114,40 @@ func TestOddNamesInEveryLook(t *testing.T) {
 		{"odd-webhooks", "/webhooks"}, {"odd-webhook", "/webhooks/" + hook}, {"odd-webhook-delete", "/webhooks/" + hook + "/delete"}, {"odd-webhook-new", "/webhooks/new"},
 		{"odd-requests", "/requests"}, {"odd-audit", "/audit"}, {"odd-settings", "/settings"},
 	})
+}
+
+// TestBrowserRowsAreOneLine: on a desktop, a row of a list is 40 px high at most, and the filters of
+// the request log are one line.
+func TestBrowserRowsAreOneLine(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	well, failing, _ := s.seed(acme)
+	keys := testkit.Must(s.keys.List(t.Context(), acme))(t)
+	s.use(acme, keys[0].ID, well, 300, 50*time.Minute)
+	s.fail(acme, failing)
+	s.addToAudit(dana, audit.Change{WorkspaceID: acme, Action: audit.KeyCreate, ObjectName: strings.Repeat("A long name ", 8), Detail: strings.Repeat("with invoices:read, ", 12)})
+	b := s.enter(acme, session.Admin)
+	for _, path := range []string{
+		"/", "/keys", "/keys/" + keys[0].ID, "/webhooks", "/webhooks/" + well, "/events", "/requests", "/requests?status=errors", "/anomalies?all=1",
+		"/anomalies/unknown_object/invoice.reversed", "/audit", "/data", "/data/invoices", "/data/clients", "/data/time-entries", "/data/charges",
+	} {
+		b.visit(path)
+		high := script[string](b, `[...document.querySelectorAll("main table.rows tr")].filter((e) => e.getBoundingClientRect().height > 40)
+			.map((e) => e.getBoundingClientRect().height + " px: " + e.innerText.replaceAll("\n", " ")).join("\n")`)
+		if high != "" {
+			t.Errorf("%s has rows of more than 40 px:\n%s", path, high)
+		}
+		b.fits(path)
+		others := script[int](b, `document.querySelectorAll("main table:not(.rows, .chart table)").length`)
+		if rows := script[int](b, `document.querySelectorAll("main table.rows tbody tr").length`); others > 0 || rows == 0 && !strings.HasPrefix(path, "/data/") {
+			t.Errorf("%s has %d rows, and %d tables of another kind", path, rows, others)
+		}
+	}
+	b.visit("/requests")
+	if lines := script[int](b, `new Set([...document.querySelectorAll(".filters > *:not([type=hidden])")].map((e) => e.getBoundingClientRect().bottom)).size`); lines != 1 {
+		t.Errorf("the filters are in %d lines", lines)
+	}
+	b.visit("/audit")
+	b.do(chromedp.Click(".more summary"))
+	b.until("a row that is cut off opens", `document.querySelector(".more").closest("tr").getBoundingClientRect().height > 40`)
 }

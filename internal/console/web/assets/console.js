@@ -74,6 +74,12 @@ function localInputs(root) {
   }
 }
 
+// A cell of a list that is cut off shows all of its text on hover.
+document.addEventListener("mouseover", (event) => {
+  const cell = event.target.closest(".rows :is(th, td)");
+  if (cell && !cell.title && cell.scrollWidth > cell.clientWidth) cell.title = cell.innerText;
+});
+
 // What has just been done, for screen readers.
 function say(text) {
   let said = document.getElementById("said");
