@@ -76,7 +76,7 @@ func TestHistoryInTheBrowser(t *testing.T) {
 	b.press("Request log")
 	b.until("an hour is drawn", `document.querySelector("svg title").textContent.includes("last hour, by minute")`)
 	b.sees("Over the key's limit (429)")
-	b.until("refused requests are drawn", `document.querySelectorAll("svg .box.quiet").length > 1`)
+	b.until("refused requests are drawn", `document.querySelectorAll("svg g .box.stripes").length > 1`)
 	b.press("24 hours")
 	b.until("a day is drawn", `document.querySelector("svg title").textContent.includes("last 24 hours")`)
 	b.choose("status", "5")

@@ -23,7 +23,7 @@ func TestUseOfKeysInTheBrowser(t *testing.T) {
 	b := s.enter(acme, session.Viewer)
 	looks := []appearance{{"dark", 1280, "dark"}, {"small", 360, "light"}, {"light", 1280, "light"}}
 	b.press("API keys")
-	b.sees("of 120")
+	b.sees("Share of limit")
 	b.press("30 days")
 	b.until("the list is of 30 days", `location.search === "?range=month" && document.querySelector(".switch [aria-current]").innerText === "30 days"`)
 	for _, a := range looks {
