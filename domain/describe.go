@@ -51,7 +51,7 @@ func EventFields() []jsonform.FieldDescription {
 		{Name: "type", Form: FormEnum, Values: PublicTypes(), Doc: "What happened.", Example: `"invoice.paid"`},
 		{Name: "created_at", Form: FormDateTime, Doc: "Publish time: when the event was put into the feed, which is in this order.", Example: `"2026-10-02T09:15:00.120Z"`},
 		{
-			Name: "data", Form: FormObject, Object: "EventData", Fields: eventDataFields(), Doc: "Ids only: object_type, object_id, and the ids that the producer gave. " + alwaysGiven() +
+			Name: "data", Form: FormObject, Object: "EventData", Fields: eventDataFields(), Doc: "Ids only: object_type, object_id, and the ids that the producer gave; each type says which it always has." +
 				" An event of an entry without effect, such as one about something unknown, is shown too, so its object may be a 404.",
 			Example: `{"object_type":"invoice","object_id":"in_1042","invoice_id":"in_1042","invoice_number":"INV-1042","client_id":"cl_4821","period":"2026-10"}`,
 		},
@@ -78,25 +78,28 @@ func EventTypes() []EventTypeDescription {
 	return list
 }
 
-// alwaysGiven says which ids the events of each type always have.
-func alwaysGiven() string {
-	var list []string
+// EventMeanings lists the event types in Markdown, each with what it reports and the ids that it always
+// has.
+func EventMeanings() string {
+	list := []string{"Something that happened. The types, with the ids that each always has besides object_id:", ""}
 	for _, t := range EventTypes() {
+		meaning := "- " + t.Type + ": " + t.When
 		if len(t.Always) > 0 {
-			list = append(list, t.Type+" ("+strings.Join(t.Always, ", ")+")")
+			meaning += " Always has " + strings.Join(t.Always, ", ") + "."
 		}
+		list = append(list, meaning)
 	}
-	return "These types always have the ids in brackets: " + strings.Join(list, ", ") + "."
+	return strings.Join(list, "\n")
 }
 
 func eventDataFields() []jsonform.FieldDescription {
 	return []jsonform.FieldDescription{
 		{Name: "object_type", Form: FormEnum, Values: publicObjects(), Doc: "What the event is about.", Example: `"invoice"`},
 		{Name: "object_id", Form: FormText, Doc: "Its id; of a period, the period key.", Example: `"in_1042"`},
-		{Name: "invoice_id", Form: FormID, Optional: true, Doc: "Invoice that it concerns. It may be a draft, which is a 404 until it is shown.", Example: `"in_1042"`},
-		{Name: "invoice_number", Form: FormText, Optional: true, Doc: "Number of the issued document that it concerns.", Example: `"INV-1042"`},
-		{Name: "client_id", Form: FormID, Optional: true, Doc: "Client that it concerns.", Example: `"cl_4821"`},
-		{Name: "contractor_id", Form: FormID, Optional: true, Doc: "Contractor that it concerns.", Example: `"co_118"`},
-		{Name: "period", Form: FormPeriod, Optional: true, Doc: "Billing period that it concerns.", Example: `"2026-10"`},
+		{Name: "invoice_id", Form: FormID, Optional: true, Doc: "Invoice that it concerns. It may be a draft, which is a 404 until it is shown. Absent where the producer did not give it.", Example: `"in_1042"`},
+		{Name: "invoice_number", Form: FormText, Optional: true, Doc: "Number of the issued document that it concerns. Absent where the producer did not give it.", Example: `"INV-1042"`},
+		{Name: "client_id", Form: FormID, Optional: true, Doc: "Client that it concerns. Absent where the producer did not give it.", Example: `"cl_4821"`},
+		{Name: "contractor_id", Form: FormID, Optional: true, Doc: "Contractor that it concerns. Absent where the producer did not give it.", Example: `"co_118"`},
+		{Name: "period", Form: FormPeriod, Optional: true, Doc: "Billing period that it concerns. Absent where the producer did not give it.", Example: `"2026-10"`},
 	}
 }

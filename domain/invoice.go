@@ -124,7 +124,7 @@ var (
 		[]jsonform.Field[Invoice]{
 			{Name: "plan_name", Form: FormText, Nullable: true, Example: `"Standard"`, Doc: "The client's plan when the invoice was recorded; null without one.", At: func(r *Invoice) any { return &r.PlanName }},
 			{Name: "client_billing_status", Form: FormEnum, Values: BillingStatuses(), Example: `"sent"`, Doc: "Where billing the client stands: not_ready, ready_to_send, sent, or paid once each document that is not voided is paid.", At: func(r *Invoice) any { return &r.ClientBillingStatus }},
-			{Name: "gross_amount", Form: FormMoney, Example: `"1275.71"`, Doc: "Amount before client credit. It is positive on a credit note, too: subtract rows of type credit_note from sums, and leave out reversed rows.", At: func(r *Invoice) any { return &r.GrossAmount }},
+			{Name: "gross_amount", Form: FormMoney, Example: `"1275.71"`, Doc: "Amount before client credit. It is positive on a credit note, too: in sums, subtract rows of type credit_note, and keep reversed invoices, which credit notes take back.", At: func(r *Invoice) any { return &r.GrossAmount }},
 			{Name: "credit_applied", Form: FormMoney, Example: `"367.20"`, Doc: "Client credit that was applied. It can be more than gross_amount, and more than the client had; net_due is then 0.00.", At: func(r *Invoice) any { return &r.CreditApplied }},
 			{Name: "net_due", Form: FormMoney, Example: `"908.51"`, Doc: "gross_amount less credit_applied, never below 0.00; 0.00 on a credit note.", At: func(r *Invoice) any { return &r.NetDue }},
 			{Name: "currency", Form: FormCurrency, Example: `"EUR"`, Doc: "Currency of all amounts of the row, ISO 4217.", At: func(r *Invoice) any { return &r.Currency }},

@@ -270,7 +270,7 @@ func checkCursor(q *request, faults []answer.ParamError) *answer.Error {
 	saw, _, ok := q.openCursor()
 	switch {
 	case !ok:
-		return answer.WrongCursor(answer.CodeCursorInvalid, "does not belong to this request: it was altered, it has the form of an earlier version, or another parameter is not "+
+		return answer.WrongCursor(answer.CodeCursorInvalid, "does not belong to this request: it was altered, it has the form of an earlier version, the service was set up anew, or another parameter is not "+
 			"what it was when the cursor was given; keep all others the same, or start again without a cursor")
 	case q.endpoint.shows(q.visible).exceeds(saw):
 		return answer.WrongCursor(answer.CodeCursorPermissions, "was given to a key that sees less: rows or fields that this key may see were left out before, "+

@@ -47,7 +47,7 @@ func answerCredit(q *request) error {
 		return err
 	}
 	if !first.held {
-		return diverged("read the credit again without a cursor")
+		return diverged("empty your copy of this credit, and read it again without a cursor")
 	}
 	at.begin(first.visible)
 	body := q.api.answers.Buffer()

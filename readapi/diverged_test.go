@@ -66,7 +66,7 @@ func TestACursorOfALogThatWentBack(t *testing.T) {
 				continue // one event on, which the restored log holds
 			}
 			r := restored.get(target+"&cursor="+cursor, again)
-			if r.status != 400 || strings.Join(wrong(t, r), " ") != "cursor" || !strings.Contains(string(r.body), "read the") {
+			if r.status != 400 || strings.Join(wrong(t, r), " ") != "cursor" || !strings.Contains(string(r.body), "without a cursor") {
 				t.Errorf("%s, %s: %d %s", target, state, r.status, r.body)
 			}
 		}

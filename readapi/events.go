@@ -45,7 +45,7 @@ func answerEvents(q *request) error {
 		return err
 	}
 	if page.Diverged {
-		return diverged("read the lists again without a cursor, and events with created_since at a time before that; you know by their ids which you have handled")
+		return diverged("empty your copies of the lists and read them again without a cursor, and read events with created_since at a time before that; you know by their ids which you have handled")
 	}
 	if page.Missed {
 		return answer.WrongCursor(answer.CodeEventsMissed, "is too old: the event that follows it was published more than "+

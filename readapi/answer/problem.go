@@ -75,8 +75,8 @@ const (
 func Codes() []CodeOfStatus {
 	return []CodeOfStatus{
 		{CodeInvalidParameter, []int{http.StatusBadRequest}, "A parameter or header is wrong, or the request cannot be read as HTTP. Fix the request."},
-		{CodeCursorInvalid, []int{http.StatusBadRequest}, "The cursor was altered, another parameter is not what it was when the cursor was given, or the cursor has the form of an earlier version. Restore the other parameters, or start again without a cursor."},
-		{CodeCursorReset, []int{http.StatusBadRequest}, "The service went back to an earlier state than that of the cursor. The row in errors says what to read again."},
+		{CodeCursorInvalid, []int{http.StatusBadRequest}, "The cursor was altered, another parameter is not what it was when the cursor was given, the cursor has the form of an earlier version, or the service was set up anew since. Restore the other parameters, or start again without a cursor, with an empty copy."},
+		{CodeCursorReset, []int{http.StatusBadRequest}, "The service went back to an earlier state than that of the cursor, so your copy may hold rows that no longer exist and that no page reports as removed. Empty your copy, and read again what the row in errors names."},
 		{CodeCursorPermissions, []int{http.StatusBadRequest}, "This key sees more than the key that the cursor was given to, so rows or fields that it may see were left out before. Start again without a cursor."},
 		{CodeEventsMissed, []int{http.StatusBadRequest}, "The event after the cursor is no longer kept, so events have been missed. Read the lists again, and start again with created_since."},
 		{CodeKeyInURL, []int{http.StatusBadRequest}, "The URL holds an API key. Send it in the header Authorization, and replace it if it was a real one."},

@@ -49,7 +49,11 @@ func (s *schemas) fields(name string, fields []jsonform.FieldDescription) object
 			required = append(required, f.Name)
 		}
 	}
-	s.named[at].value = members("", properties, required)
+	description := ""
+	if name == "Event" {
+		description = domain.EventMeanings()
+	}
+	s.named[at].value = members(description, properties, required)
 	return reference("schemas", name)
 }
 
@@ -123,9 +127,6 @@ func FieldDescription(f *jsonform.FieldDescription) string {
 	}
 	if p := PermissionOf(f.Part); p != "" {
 		sentences = append(sentences, "Needs "+string(p)+"; absent without it.")
-	}
-	if f.Optional {
-		sentences = append(sentences, "Absent where the producer did not give it.")
 	}
 	return strings.Join(sentences, " ")
 }

@@ -32,7 +32,7 @@ func totals() []Route {
 	payment := totalOf("Payment", payments()[0].Resource, "", Total{Groups: byAll[:3], Separated: []string{"direction"}, Sums: []string{"amount"}})
 	return []Route{
 		total("invoices", "Invoices", access.InvoicesRead, invoice, "Add up invoices",
-			"Sums over the invoices that the list shows with the same filters. Credit notes and reversed invoices are in rows of their own: subtract the first from sums, and leave out the second.", invoiceFilters()),
+			"Sums over the invoices that the list shows with the same filters. Credit notes and reversed invoices are in rows of their own. Subtract credit notes from sums and keep reversed invoices, which credit notes take back.", invoiceFilters()),
 		total("charges", "Charges", access.InvoicesRead, charge, "Add up charges", "Sums over the charges that the list shows with the same filters.", chargeFilters()),
 		total("time-entries", "TimeEntries", access.TimeEntriesRead, timeEntry, "Add up time entries", "Sums over the time entries that the list shows with the same filters.", timeEntryFilters()),
 		total("payments", "Payments", access.PaymentsRead, payment, "Add up payments",

@@ -50,11 +50,11 @@ func makeLastDay(ctx context.Context, env *cli.Env, deps *cli.Deps, s *saved, ke
 	}{
 		{&webhooks.Failing, delivery.Definition{
 			Name: "Payroll", Description: "Fails, to show how that looks: nothing listens at this address.",
-			URL: "https://127.0.0.1:1/payroll", Events: []string{"time_entry.approved", "payout.paid", "invoice.issued"},
+			URL: "https://127.0.0.1:1/payroll", Events: []string{"time_entry.approved", "payout.paid", "invoice.issued"}, Standard: true,
 		}},
 		{&webhooks.Off, delivery.Definition{
 			Name: "Old automation", Description: "Was turned off, to show how that looks: there is no such name.",
-			URL: "https://old-automation.harbour-lane.example/hooks/7f3a", Events: []string{"invoice.paid", "invoice.sent"},
+			URL: "https://old-automation.harbour-lane.example/hooks/7f3a", Events: []string{"invoice.paid", "invoice.sent"}, Standard: true,
 		}},
 	} {
 		made, err := store.Create(ctx, workspaceID, w.Definition)

@@ -46,7 +46,7 @@ func (r *webhookReceiver) makeWebhook(ctx context.Context, store *delivery.Store
 	_, err := store.Edit(ctx, s.Webhook.ID, delivery.Change{URL: &url})
 	switch {
 	case errors.As(err, &unknown):
-		made, err := store.Create(ctx, workspaceID, delivery.Definition{Name: "Demo receiver", URL: url, Events: []string{delivery.AllEvents}})
+		made, err := store.Create(ctx, workspaceID, delivery.Definition{Name: "Demo receiver", URL: url, Events: []string{delivery.AllEvents}, Standard: true})
 		if err != nil {
 			return err
 		}

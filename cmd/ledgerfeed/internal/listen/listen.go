@@ -131,7 +131,7 @@ func (f *flags) listenFor(ctx context.Context, env *cli.Env, cfg receiver.Config
 		if err := deleteLeft(ctx, store, f.workspace, l.URL()); err != nil {
 			return err
 		}
-		if made, err = store.Create(ctx, f.workspace, delivery.Definition{URL: l.URL(), Events: f.events, Name: ownName}); err != nil {
+		if made, err = store.Create(ctx, f.workspace, delivery.Definition{URL: l.URL(), Events: f.events, Name: ownName, Standard: true}); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, store.Delete(context.WithoutCancel(ctx), made.ID)) }()
