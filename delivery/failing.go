@@ -15,9 +15,13 @@ import (
 // Failing describes a webhook that is failing.
 type Failing struct {
 	Last    *AttemptView // the last attempt; nil: it is no longer kept
+	Waiting int          // deliveries that wait for another attempt, up to forecastDeliveries of them
 	Retries int          // retries still scheduled for the pending deliveries, up to forecastDeliveries of them
 	OffAt   time.Time    // when it is turned off at the latest if every retry fails; zero: the retries end before that
 }
+
+// More reports whether more deliveries may wait than were counted.
+func (f *Failing) More() bool { return f.Waiting == forecastDeliveries }
 
 // forecastDeliveries is how many pending deliveries a forecast uses, those due soonest.
 const forecastDeliveries = 500
@@ -43,20 +47,21 @@ func (w *Webhook) Failing(ctx context.Context, s *Store) (*Failing, error) {
 			}
 		}
 	}
-	health, attempts, err := w.toCome(ctx, s)
+	health, waiting, attempts, err := w.toCome(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("read the retries of %s: %w", w.ID, err)
 	}
-	f.Retries = len(attempts)
+	f.Waiting, f.Retries = waiting, len(attempts)
 	f.OffAt = health.TurnOffAt(attempts, s.cfg.Settings.TurnOffAfter)
 	return f, nil
 }
 
-// toCome returns the webhook's health, and the retries still to come as failures, oldest first.
-func (w *Webhook) toCome(ctx context.Context, s *Store) (h policy.Health, attempts []policy.Failure, err error) {
+// toCome returns the webhook's health, how many deliveries wait, and the retries still to come as
+// failures, oldest first.
+func (w *Webhook) toCome(ctx context.Context, s *Store) (h policy.Health, waiting int, attempts []policy.Failure, err error) {
 	err = s.cfg.Pool.QueryRow(ctx, `SELECT failures, warned FROM webhook WHERE workspace_id = $1 AND webhook_id = $2`, w.WorkspaceID, w.ID).Scan(&h.Memory, &h.Warned)
 	if err != nil {
-		return h, nil, err
+		return h, 0, nil, err
 	}
 	h.FailingSince = w.FailingSince.Time
 	rows, err := s.cfg.Pool.Query(ctx, fmt.Sprintf(`
@@ -64,7 +69,7 @@ func (w *Webhook) toCome(ctx context.Context, s *Store) (h policy.Health, attemp
 		  JOIN webhook w ON w.workspace_id = q.workspace_id AND w.webhook_id = q.webhook_id AND q.epoch >= `+dispatch.KeptEpoch+`
 		 WHERE q.workspace_id = $1 AND q.webhook_id = $2 ORDER BY q.next_attempt_at LIMIT %d`, forecastDeliveries), w.WorkspaceID, w.ID)
 	if err != nil {
-		return h, nil, fmt.Errorf("query: %w", err)
+		return h, 0, nil, fmt.Errorf("query: %w", err)
 	}
 	var (
 		event int64
@@ -74,6 +79,7 @@ func (w *Webhook) toCome(ctx context.Context, s *Store) (h policy.Health, attemp
 		now   = s.now()
 	)
 	_, err = pgx.ForEachRow(rows, []any{&event, &at, &made, &once}, func() error {
+		waiting++
 		if at = at.UTC(); at.Before(now) {
 			at = now
 		}
@@ -86,8 +92,8 @@ func (w *Webhook) toCome(ctx context.Context, s *Store) (h policy.Health, attemp
 		return nil
 	})
 	if err != nil {
-		return h, nil, fmt.Errorf("scan: %w", err)
+		return h, 0, nil, fmt.Errorf("scan: %w", err)
 	}
 	slices.SortFunc(attempts, func(a, b policy.Failure) int { return a.Ended.Compare(b.Ended) })
-	return h, attempts, nil
+	return h, waiting, attempts, nil
 }

@@ -21,11 +21,12 @@ func TestFailingSaysWhenItEnds(t *testing.T) {
 		off      time.Duration // after the first attempt; 0: no date
 		events   int
 		retries  int
+		waiting  int
 	}{
-		"two events":   {policy.Schedule{time.Hour, 10 * time.Hour, 10 * time.Hour, 10 * time.Hour}, 31 * time.Hour, 2, 8},
-		"a lone one":   {policy.Schedule{time.Hour, 10 * time.Hour, 10 * time.Hour, 10 * time.Hour}, 0, 1, 4},
-		"too early":    {policy.Schedule{time.Hour, 10 * time.Hour}, 0, 2, 4},
-		"none to come": {policy.Schedule{}, 0, 2, 0},
+		"two events":   {policy.Schedule{time.Hour, 10 * time.Hour, 10 * time.Hour, 10 * time.Hour}, 31 * time.Hour, 2, 8, 2},
+		"a lone one":   {policy.Schedule{time.Hour, 10 * time.Hour, 10 * time.Hour, 10 * time.Hour}, 0, 1, 4, 1},
+		"too early":    {policy.Schedule{time.Hour, 10 * time.Hour}, 0, 2, 4, 2},
+		"none to come": {policy.Schedule{}, 0, 2, 0, 0},
 	} {
 		b := setup(t, policy.Settings{Schedule: c.schedule, TurnOffAfter: 30 * time.Hour})
 		rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
@@ -43,7 +44,7 @@ func TestFailingSaysWhenItEnds(t *testing.T) {
 		stop()
 		got := testkit.Must(b.store.Get(t.Context(), w.ID))(t)
 		f := testkit.Must(got.Failing(t.Context(), b.store))(t)
-		if f.Last == nil || !strings.HasPrefix(*f.Last.Error, "answered 502") || f.Retries != c.retries {
+		if f.Last == nil || !strings.HasPrefix(*f.Last.Error, "answered 502") || f.Retries != c.retries || f.Waiting != c.waiting {
 			t.Fatalf("%s: %+v, the last attempt %s", name, f, *f.Last.Error)
 		}
 		if c.off == 0 && !f.OffAt.IsZero() {

@@ -29,11 +29,18 @@ func scanDelivery(row pgx.CollectableRow, webhookID string, message *string) (De
 	if err := json.Unmarshal(attempts, &d.Attempts); err != nil {
 		return d, fmt.Errorf("attempts of delivery %s: %w", d.ID, err)
 	}
-	var event struct{ Data *About }
-	event.Data = &d.About
+	var event struct {
+		Data struct {
+			*About
+
+			ClientID string `json:"client_id"`
+		}
+	}
+	event.Data.About = &d.About
 	if err := json.Unmarshal([]byte(*message), &event); err != nil {
 		return d, fmt.Errorf("the event of delivery %s: %w", d.ID, err)
 	}
+	d.ClientID = event.Data.ClientID
 	return d, nil
 }
 

@@ -98,7 +98,8 @@ type Delivery struct {
 	Attempts      []AttemptView `json:"attempts"` // oldest first
 	About
 
-	NeedsPay bool `json:"-"` // only readers with pay:read may see the event
+	ClientID string `json:"-"` // that the event names; empty: none
+	NeedsPay bool   `json:"-"` // only readers with pay:read may see the event
 }
 
 // About says which object the event of a delivery is about, as its message does.

@@ -22,9 +22,16 @@ def members(text):
     return found
 
 
+if len(sys.argv) > 1:
+    sys.exit("want the export on standard input, and no arguments")
 before, position, values, forgotten = None, 0, 0, 0
-for line in sys.stdin.buffer.read().decode().split("\n")[:-1]:
+lines = sys.stdin.buffer.read().decode().split("\n")
+if lines.pop() or not lines:
+    sys.exit("want an export that has entries and ends with a line feed: it is empty or was cut off")
+for line in lines:
     raw, entry = members(line), json.loads(line)
+    if "stored" not in entry:
+        sys.exit("want an export made with --chain")
     if before is None:
         before = hashlib.sha256(entry["workspace_id"].encode()).digest()
     position += 1

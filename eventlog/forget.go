@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -197,13 +196,13 @@ func (l *Log) WalkSubject(ctx context.Context, workspaceID string, s Subject, do
 	return l.walkDetached(ctx, workspaceID, s.String(), func(e *domain.Entry, _ string) error { return do(e) })
 }
 
-// FindText calls do with every entry of a workspace whose detached value contains a text, in upper
-// or lower case, and with whom the value is about, oldest first.
+// FindText calls do with every entry of a workspace in whose detached value a text is, and with whom the
+// value is about, oldest first. Upper and lower case, accents, and the punctuation of phone numbers make no
+// difference.
 func (l *Log) FindText(ctx context.Context, workspaceID, text string, do func(e *domain.Entry, subjects string) error) error {
-	// Not in the database, whose locale may know capital letters of ASCII alone.
-	text = strings.ToLower(text)
+	found := searchFor(text)
 	return l.walkDetached(ctx, workspaceID, "", func(e *domain.Entry, subjects string) error {
-		if !strings.Contains(strings.ToLower(e.Value), text) {
+		if !found(e.Value) {
 			return nil
 		}
 		return do(e, subjects)

@@ -92,29 +92,49 @@ func (r *Reader) Named(ctx context.Context, ask Ask, text string) (*Page, error)
 	return r.page(ctx, ask, t)
 }
 
-// Names returns the names of clients or contractors by their ids. Those without a name are left out.
-func (r *Reader) Names(ctx context.Context, workspaceID, table string, ids []string) (map[string]string, error) {
+// AskNames asks for what people call rows.
+type AskNames struct {
+	WorkspaceID string
+	Pay         bool // include rows that are shown only with pay:read
+	Resource    *route.Resource
+	Field       string // with the name; empty: the rows have none
+	IDs         []string
+}
+
+// Names returns the rows that are shown, by their ids, with the text of the field; empty if they have none.
+func (r *Reader) Names(ctx context.Context, ask AskNames) (map[string]string, error) {
+	of := ask.Resource
+	shown := ""
+	if of.Shown != "" {
+		shown += " AND " + of.Shown
+	}
+	if of.ShownWithoutPay != "" && !ask.Pay {
+		shown += " AND " + of.ShownWithoutPay
+	}
 	names := map[string]string{}
-	err := r.Beside(ctx, workspaceID, 0, func(ctx context.Context, pool pg.DB) error {
+	err := r.Beside(ctx, ask.WorkspaceID, 0, func(ctx context.Context, pool pg.DB) error {
 		clear(names)
 		rows, err := pool.Query(ctx, `
 			SELECT p.id, p.base || '}' FROM unnest($2::text[]) AS given (id)
-			 CROSS JOIN LATERAL (SELECT id, base FROM `+table+` WHERE workspace_id = $1 AND id = given.id OFFSET 0) p`, workspaceID, ids)
+			 CROSS JOIN LATERAL (SELECT id, base FROM `+of.Table+` WHERE workspace_id = $1 AND id = given.id`+shown+` OFFSET 0) p`, ask.WorkspaceID, ask.IDs)
 		if err != nil {
 			return fmt.Errorf("read names: %w", err)
 		}
-		var (
-			id, base string
-			party    struct{ Name string }
-		)
+		var id, base string
 		_, err = pgx.ForEachRow(rows, []any{&id, &base}, func() error {
-			party.Name = ""
-			if err := json.Unmarshal([]byte(base), &party); err != nil {
+			var (
+				fields map[string]json.RawMessage
+				name   string
+			)
+			if err := json.Unmarshal([]byte(base), &fields); err != nil {
 				return err //nolint:wrapcheck // it is wrapped below
 			}
-			if party.Name != "" {
-				names[id] = party.Name
+			if text := fields[ask.Field]; text != nil {
+				if err := json.Unmarshal(text, &name); err != nil {
+					return err //nolint:wrapcheck // it is wrapped below
+				}
 			}
+			names[id] = name
 			return nil
 		})
 		if err != nil {

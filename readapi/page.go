@@ -42,7 +42,9 @@ func newListQuery(q *request, limit any) listQuery {
 }
 
 // divergedList is the answer to a list's cursor after the log went back.
-func divergedList() error { return diverged("empty your copy of this list, and read it again without a cursor") }
+func divergedList() error {
+	return diverged("empty your copy of this list, and read it again without a cursor")
+}
 
 // answerRows answers with a page of a read table.
 func answerRows(q *request) error {

@@ -124,6 +124,9 @@ func TestForgetAPerson(t *testing.T) {
 	if r := runCommand(t, command(t, older, "append", "--forgotten", write1(t, strings.Replace(read(t, list), `"id":"evt_`, `"id":"old_`, 1)))); r.code == cli.ExitDone || !strings.Contains(r.errOut, "has newer values") {
 		t.Errorf("an old line: %+v", r)
 	}
+	if r := runCommand(t, command(t, older, "append", "--forgotten", list)); r.code == cli.ExitDone || !strings.Contains(r.errOut, "has newer values") {
+		t.Errorf("the list again, after a producer offered a value again: %+v", r)
+	}
 	if r := runCommand(t, command(t, older, "append", "--forgotten", write1(t, ofAda))); r.code == cli.ExitDone || !strings.Contains(r.errOut, "line 1") {
 		t.Errorf("a list of others: %+v", r)
 	}

@@ -48,6 +48,7 @@ func TestSigningKeys(t *testing.T) {
 	note := testkit.Must(keys.Sign(name, name+"\nday 2026-11-22\n"))(t)
 	signed, changed := file("signed", string(note)), file("changed", strings.Replace(string(note), "22", "23", 1))
 	_, stranger := newSigningKey(t)
+	ofTree := file("tree", string(testkit.Must(keys.Sign(name+"/acme/events", name+"/acme/events\n7\n"))(t)))
 	for _, c := range []struct {
 		keys, args string
 		code       int
@@ -66,6 +67,8 @@ func TestSigningKeys(t *testing.T) {
 		{newer, "signing-key check --json " + signed, cli.ExitDone, `"name":"` + name + `"`},
 		{"", "signing-key check --key " + olderVerifier + " " + signed, cli.ExitDone, "Signed by " + strings.Join(strings.SplitN(olderVerifier, "+", 3)[:2], "+") + "."},
 		{"", "signing-key check --keys " + file("keys", "# a comment\n"+olderVerifier+"\n"+newerVerifier+"\n") + " " + signed, cli.ExitDone, " and " + name},
+		{"", "signing-key check --key " + olderVerifier + " " + ofTree, cli.ExitDone, name + "/acme/events"},
+		{"", "signing-key check --key " + stranger + " " + ofTree, cli.ExitFailed, "none of the keys signed the note"},
 		{"", "signing-key check --key " + olderVerifier + " " + changed, cli.ExitFailed, "the note is not what was signed"},
 		{newer, "signing-key check " + changed, cli.ExitFailed, "the note is not what was signed"},
 		{"", "signing-key check --key " + stranger + " " + signed, cli.ExitFailed, "none of the keys signed the note"},

@@ -24,23 +24,26 @@ func newForwarder() *http.Client {
 
 var errNoAnswer = errors.New("nobody answered")
 
-// sendOn forwards a message unchanged, and records and returns the status of the answer. Without an
-// answer it returns 502, so that the service tries again.
-func (s *Server) sendOn(r *http.Request, a *Arrival) int {
-	status, err := s.forwardTo(r.Context(), r.Header, a.Body)
+// sendOn forwards a message unchanged, and records and returns the status of the answer and, in
+// header, its Retry-After. Without an answer it returns 502, so that the service tries again.
+func (s *Server) sendOn(r *http.Request, a *Arrival, header http.Header) int {
+	status, after, err := s.forwardTo(r.Context(), r.Header, a.Body)
 	if err != nil {
 		problem := "not sent on to " + s.cfg.Forward.Host + ": " + err.Error()
 		a.Problem, a.unanswered = &problem, true
 		return http.StatusBadGateway
 	}
 	a.Forwarded = &status
+	if after != nil {
+		header["Retry-After"] = after
+	}
 	return status
 }
 
-func (s *Server) forwardTo(ctx context.Context, header http.Header, body []byte) (status int, err error) {
+func (s *Server) forwardTo(ctx context.Context, header http.Header, body []byte) (status int, retryAfter []string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.Forward.String(), bytes.NewReader(body))
 	if err != nil {
-		return 0, fmt.Errorf("write the request: %w", err)
+		return 0, nil, fmt.Errorf("write the request: %w", err)
 	}
 	for name, values := range header {
 		switch name {
@@ -51,8 +54,8 @@ func (s *Server) forwardTo(ctx context.Context, header http.Header, body []byte)
 	}
 	resp, err := s.forward.Do(req)
 	if err != nil {
-		return 0, errNoAnswer
+		return 0, nil, errNoAnswer
 	}
 	_ = resp.Body.Close()
-	return resp.StatusCode, nil
+	return resp.StatusCode, resp.Header["Retry-After"], nil
 }

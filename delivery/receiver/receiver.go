@@ -174,7 +174,7 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 	}
 	taken := status == http.StatusOK
 	if taken && s.cfg.Forward != nil {
-		status = s.sendOn(r, &a)
+		status = s.sendOn(r, &a, w.Header())
 	}
 	s.print(&a, taken)
 	w.WriteHeader(status)

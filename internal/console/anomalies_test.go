@@ -45,9 +45,10 @@ func TestAnomalies(t *testing.T) {
 	last := s.anomaly(acme, "invoice.reversed", reversed, domain.UnknownObject, 3)
 	s.anomaly(acme, "charge.deleted", `{"charge_id":"ch_none"}`, domain.Repeat, 1)
 	p.get("/keys").has(waits)
-	p.get("/anomalies").status(http.StatusOK).has("unknown_object", "invoice.reversed", ">3<", "repeat", "charge.deleted")
+	p.get("/anomalies").status(http.StatusOK).has("Unknown object", "invoice.reversed", ">3<", "Repeated ID", "charge.deleted",
+		"append what it is about and then the entry again with another id.", "which needs an id of its own.")
 	group := "/anomalies/unknown_object/invoice.reversed"
-	page := p.get(group).status(http.StatusOK).has("The entry is about something that does not exist in this workspace", "inv_none", "Acknowledge 3 entries",
+	page := p.get(group).status(http.StatusOK).has("<h1>Unknown object", "The entry is about something that does not exist in this workspace", "inv_none", "Acknowledge 3 entries",
 		fmt.Sprintf(`name="up_to" value="%d"`, last))
 
 	// What comes after the page was shown is not acknowledged with it.
@@ -60,7 +61,7 @@ func TestAnomalies(t *testing.T) {
 	}
 	p.get(group).has("Acknowledge 1 entry", "4 entries", "The producer &lt;knows&gt;")
 	at := fmt.Sprintf("/anomalies/at/%d", last)
-	p.get(at).status(http.StatusOK).has("admin@acme.example", "The producer &lt;knows&gt;", "inv_none", "ledgerfeed anomaly show acme").hasNot("Acknowledge</button>")
+	p.get(at).status(http.StatusOK).has("admin@acme.example", "The producer &lt;knows&gt;", "inv_none", "<h2>Unknown object</h2>", "ledgerfeed anomaly show acme").hasNot("Acknowledge</button>")
 	p.get("/audit").has("Acknowledged anomalies", "unknown_object", "3: The producer &lt;knows&gt;", "admin@acme.example")
 
 	one := fmt.Sprintf("/anomalies/at/%d", newer)

@@ -100,7 +100,7 @@ func TestFailingNoticeInTheBrowser(t *testing.T) {
 	b := s.enter(acme, session.Viewer)
 	b.visit("/webhooks/" + well)
 	b.sees("The last attempt: no answer within 10 s.")
-	b.until("the date, in the reader's zone", `/the webhook is turned off by .*\d.*[AP]M/.test(document.querySelector(".notice.warn").innerText)`)
+	b.until("the date, in the reader's zone", `/It is turned off by .*\d.*[AP]M/.test(document.querySelector(".notice.warn").innerText)`)
 	b.judge("a webhook that is failing")
 	b.picture("webhook-failing-notice")
 }

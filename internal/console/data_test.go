@@ -100,12 +100,12 @@ func TestListsAsFiles(t *testing.T) {
 	}
 	totals := map[string]string{}
 	for _, row := range invoices[3:] {
-		totals[row[0]+" "+row[column("Currency")]] = row[column("Amount")]
+		totals[row[0]+row[column("Currency")]+row[column("Type")]] = row[column("Amount")]
 	}
-	if len(invoices) != 5 || totals["Total EUR"] != "1275.71" || totals["Total CHF"] != "0.3" {
+	if len(invoices) != 6 || totals["Total EUR invoice not reversed"] != "1275.71" || totals["Total CHF invoice not reversed"] != "0.3" {
 		t.Errorf("the totals are %v", totals)
 	}
-	if rows := table(t, viewer.get("/files/invoices.xlsx?client_id=cl_2").body); len(rows) != 3 || rows[1][0] != "in_2" {
+	if rows := table(t, viewer.get("/files/invoices.xlsx?client_id=cl_2").body); len(rows) != 4 || rows[1][0] != "in_2" {
 		t.Errorf("of one client are %q", rows)
 	}
 	german := viewer.do(http.MethodGet, "/files/invoices.csv?client_id=cl_2", nil, func(r *http.Request) { r.Header.Set("Accept-Language", "de-DE,de;q=0.9") })
@@ -148,8 +148,16 @@ func TestData(t *testing.T) {
 
 	viewer.get("/data/invoices").has("INV-1", `href="/data/invoices/in_1"`, `href="/data/clients/cl_1"`, "Northwind &lt;b&gt;Clinic", "1,275.71", "October 2026", "sent", "Add up all of it", "Unpaid").hasNot(pay...)
 	viewer.get("/data/invoices?open=true&date_from=2026-10-01&date_to=2026-10-31").has("INV-1", "In all of this selection", "From 2026-10-01", `href="/data/invoices?date_from=2026-10-01&amp;open=true"`, "/files/invoices.csv?date_from=2026-10-01&amp;date_to=2026-10-31&amp;open=true").hasNot(pay...)
+	whole := "An invoice counts in full when any of its days lies in the range"
+	viewer.get("/data/invoices?date_from=2026-10-01").has(whole)
+	viewer.get("/data/invoices?totals=all").has("In all").hasNot(whole)
+	viewer.get("/data/charges?date_from=2026-10-01").has("In all").hasNot(whole)
 	viewer.get("/data/invoices?date_from=2026-11-01").has("Nothing matches", "There is nothing to add up").hasNot("INV-1")
-	viewer.get("/data/invoices?date_from=october").status(http.StatusOK).has("From", "Must be a", `aria-invalid="true"`).hasNot("INV-1")
+	for _, wrong := range []string{"date_from=october", "date_from=2026-10-31&date_to=2026-10-01", "period=2026-13", "date_to=x&totals=all"} {
+		viewer.get("/data/invoices?"+wrong).status(http.StatusOK).has("Must ", `aria-invalid="true"`, "Show all").
+			hasNot("INV-1", "could not be added up", "Nothing matches", "In all", "Add up all of it", "Download CSV")
+	}
+	viewer.get("/data/invoices").has("Due after credit").hasNot("Left to pay", "left to pay")
 	viewer.get("/data/charges?totals=all").has("parking", "156.00").hasNot(pay...)
 	admin.get("/data/charges?totals=all").has("parking", "own cost", "311.00", "not billed to the client")
 	viewer.get("/data/payments?totals=all").has("received from client", "1,000.00").hasNot(pay...)

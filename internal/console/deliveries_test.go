@@ -137,11 +137,12 @@ func TestFailingNotice(t *testing.T) {
 	well, _, _ := s.seed(acme)
 	s.exec(`UPDATE webhook SET failing_since = $2 WHERE webhook_id = $1`, well, s.clock.Now().Add(-10*time.Hour))
 	p := s.signIn(acme, session.Viewer)
-	p.get("/webhooks/"+well).status(http.StatusOK).has("The last attempt: no answer within 10 s.", "No retries are left. Nothing is sent until the next event").hasNot("is turned off by")
+	p.get("/webhooks/"+well).status(http.StatusOK).has("The last attempt: no answer within 10 s.", "No retries are left. Nothing is sent until the next event").hasNot("is turned off by <")
 	s.waiting(well)
-	p.get("/webhooks/" + well).has("The remaining retries end before it would be turned off").hasNot("is turned off by")
+	p.get("/webhooks/" + well).has("The remaining retries end before it would be turned off").hasNot("is turned off by <")
 	s.turnsOffSoon(well)
-	p.get("/webhooks/" + well).has("If every attempt keeps failing, the webhook is turned off by <time")
+	p.get("/webhooks/"+well).has("It is turned off by <time", "unless a message succeeds", "3 messages wait for another attempt.").hasNot("Send again what failed or waits")
+	s.signIn(acme, session.Admin).get("/webhooks/" + well).has(`href="/webhooks/` + well + `/missed">Send again what failed or waits`)
 }
 
 // TestEventsAreSearched finds events by every id that they name, and says so when only the

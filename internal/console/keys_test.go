@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,11 +44,13 @@ func TestKeyIsShownOnce(t *testing.T) {
 	if again := wholeKey.FindString(rotated.body); again == secret || again == "" {
 		t.Errorf("rotated to %q", again)
 	}
-	p.get("/keys/" + key.ID).status(http.StatusOK).has("still works until")
+	p.get("/keys/"+key.ID).status(http.StatusOK).has("still works until", "Revoke this key")
+	s.signIn(acme, session.Viewer).get("/keys/" + key.ID).status(http.StatusOK).hasNot("Revoke this key")
 	p.post("/keys/"+key.ID+"/rotate", url.Values{"overlap": {"25"}}).status(http.StatusUnprocessableEntity)
 	p.get("/keys/" + key.ID + "/revoke").status(http.StatusOK).has("Revoke “Payroll export”?")
 	to := p.post("/keys/"+key.ID+"/revoke", nil).to()
 	p.get(to).status(http.StatusOK).has("The key was revoked", "1 key that has ended")
+	p.get("/keys/" + key.ID).hasNot("Revoke this key")
 	p.post("/keys/"+key.ID+"/rotate", url.Values{"overlap": {"1"}}).status(http.StatusConflict)
 	p.get("/audit").has("Created API key", "Rotated API key", "Revoked API key", "admin@acme.example", "with invoices:read,pay:read")
 }
@@ -161,6 +164,62 @@ func TestCallersAroundMidnight(t *testing.T) {
 	s.exec(`UPDATE request_log SET user_agent = CASE WHEN at >= $2 THEN 'today/1' WHEN at >= $2::timestamptz - interval '1 day' THEN 'yesterday/1' ELSE 'before/1' END WHERE key_id = $1`, id, midnight)
 	s.exec(`INSERT INTO api_key_use (workspace_id, key_id, last_used_at) VALUES ($1, $2, $3)`, acme, id, last)
 	s.signIn(acme, session.Viewer).get("/keys/"+id).has("Who uses it", "today/1", "yesterday/1").hasNot("before/1")
+}
+
+// TestKeyPresets begins a key with the permissions of a preset, or with everything of another key.
+func TestKeyPresets(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	p := s.signIn(acme, session.Admin)
+	ticked := regexp.MustCompile(`name="permission" value="([a-z:_]+)" checked`)
+	chosen := func(path string) (names []string) {
+		for _, m := range ticked.FindAllStringSubmatch(p.get(path).status(http.StatusOK).body, -1) {
+			names = append(names, m[1])
+		}
+		return names
+	}
+	for preset, want := range map[string]access.Permissions{
+		"reporting":  access.PermissionsOf(access.AllPermissions()...) &^ access.PermissionsOf(access.EventsRead, access.PayRead, access.MarginRead),
+		"payroll":    access.PermissionsOf(access.InvoicesRead, access.TimeEntriesRead, access.ContractorsRead, access.PaymentsRead, access.PayRead),
+		"everything": access.PermissionsOf(access.AllPermissions()...),
+		"none":       0,
+	} {
+		path := "/keys/new?preset=" + preset
+		if got := chosen(path); !slices.Equal(got, want.Strings()) {
+			t.Errorf("%s ticks %v, want %v", preset, got, want.Strings())
+		}
+		if page := p.get(path); strings.Contains(page.body, `preset=`+preset+`" aria-current="true"`) != (want != 0) {
+			t.Errorf("the page does not say whether %s is chosen", preset)
+		}
+	}
+	p.get("/keys/new").has(`href="/keys/new?preset=payroll"`, "time_entries:read, contractors:read, payments:read, pay:read")
+
+	like, _, err := s.keys.Create(t.Context(), access.NewKey{WorkspaceID: acme, Name: "Wages", Permissions: access.PermissionsOf(access.EventsRead, access.PayRead), RateLimit: 600})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/keys/new?like=" + like.ID
+	p.get("/keys/" + like.ID).has(`href="` + path + `"`)
+	p.get(path).has(`value="Wages"`, "its limit of 600 requests a minute")
+	if got := chosen(path); !slices.Equal(got, []string{"events:read", "pay:read"}) {
+		t.Errorf("a key like another has %v", got)
+	}
+	sent := url.Values{"like": {like.ID}, "name": {""}, "permission": {"events:read"}, "expires": {"never"}}
+	p.post("/keys", sent).status(http.StatusUnprocessableEntity).has("its limit of 600 requests a minute")
+	sent.Set("name", "Wages of May")
+	p.post("/keys", sent).status(http.StatusOK)
+	for _, k := range testkit.Must(s.keys.List(t.Context(), acme))(t) {
+		if k.RateLimit != 600 {
+			t.Errorf("%s has a limit of %d", k.Name, k.RateLimit)
+		}
+	}
+	other, _ := s.key(beta, "Theirs", access.EventsRead)
+	p.get("/keys/new?like=" + other).status(http.StatusNotFound).hasNot("Theirs")
+	sent.Set("like", other)
+	p.post("/keys", sent).status(http.StatusNotFound)
+	viewer := s.signIn(acme, session.Viewer)
+	viewer.get(path).status(http.StatusForbidden)
+	viewer.get("/keys/" + like.ID).hasNot("like=")
 }
 
 // TestKeyThatOpensNothing warns of one where it was made, in the list and on its page.

@@ -93,6 +93,10 @@ func TestWebhookFromFirstToLast(t *testing.T) {
 	if logged := s.logs.String(); strings.Contains(logged, secret) || strings.Contains(logged, rotated) {
 		t.Error("a secret is in the log")
 	}
+	if page := p.get(here).has("Delete this webhook"); strings.Index(page.body, here+"/delete") < strings.Index(page.body, "Recent deliveries") {
+		t.Error("deleting stands among the settings")
+	}
+	s.signIn(acme, session.Viewer).get(here).status(http.StatusOK).hasNot("Delete this webhook")
 	p.get(here+"/delete").status(http.StatusOK).has("Delete this webhook?", strings.TrimPrefix(r.URL, "https://")+"/other")
 	p.get(p.post(here+"/delete", nil).to()).status(http.StatusOK).has("The webhook was deleted")
 	p.get(here).status(http.StatusNotFound)

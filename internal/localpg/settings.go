@@ -21,15 +21,18 @@ func (s *setup) settingArgs(progs Programs) []string {
 		"hba_file":                s.place.file(hbaName),
 		"ident_file":              s.place.file(identName),
 
-		"cluster_name":      "ledgerfeed", // seen in ps
-		"max_connections":   "200",
-		"shared_buffers":    "256MB",
-		"timezone":          "UTC",
-		"log_timezone":      "UTC",
-		"log_line_prefix":   "%m [%p] %q%a ",
-		"log_checkpoints":   "off",
-		"log_destination":   "stderr",
-		"logging_collector": "off",
+		"cluster_name":    "ledgerfeed", // seen in ps
+		"max_connections": "200",
+		"shared_buffers":  "256MB",
+		"timezone":        "UTC",
+		"log_timezone":    "UTC",
+		// A statement that fails may hold what an entry says about people (docs/operations/erasure.md).
+		"log_min_error_statement": "panic",
+		"log_error_verbosity":     "terse",
+		"log_line_prefix":         "%m [%p] %q%a ",
+		"log_checkpoints":         "off",
+		"log_destination":         "stderr",
+		"logging_collector":       "off",
 
 		// Appends come in bursts; fewer checkpoints write fewer full pages.
 		"max_wal_size":    "2GB",

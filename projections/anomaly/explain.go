@@ -11,6 +11,27 @@ func OnlyFirst() string {
 	return fmt.Sprintf("There are more than %d: only the first of them are counted, by workspace and position, so that these figures are the least, and others may be missing.", MostGrouped)
 }
 
+// Name is what people call a reason.
+func Name(r domain.Reason) string {
+	switch r {
+	case domain.UnknownObject:
+		return "Unknown object"
+	case domain.Repeat:
+		return "Repeated ID"
+	case domain.Overdrawn:
+		return "Below zero"
+	case domain.UnknownDocument:
+		return "Unknown document number"
+	case domain.WrongKind:
+		return "Invoice under a credit note's ID"
+	case domain.WrongCurrency:
+		return "Wrong currency"
+	case domain.Unreadable:
+		return "Unreadable entry"
+	}
+	return string(r)
+}
+
 // Explain says what a reason means and what can be done about it.
 func Explain(r domain.Reason) string {
 	switch r {

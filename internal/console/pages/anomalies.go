@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -55,6 +56,20 @@ func seenBy(s *session.Session) anomaly.Filter {
 type groupsBody struct {
 	Groups []anomaly.Group
 	All    bool // include acknowledged ones
+}
+
+// meaning is a reason with what it means and what to do about it.
+type meaning struct{ Name, Text string }
+
+// Meanings explains each reason of the groups once, as the command line does.
+func (b *groupsBody) Meanings() (all []meaning) {
+	for i := range b.Groups {
+		one := meaning{anomaly.Name(b.Groups[i].Reason), anomaly.Explain(b.Groups[i].Reason)}
+		if !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // OnlyFirst says that not all anomalies were counted; empty: all were.
@@ -138,7 +153,7 @@ func (p *Anomalies) groupPage(r *web.Request) error {
 }
 
 func showGroup(r *web.Request, status int, body *groupBody) error {
-	return r.ShowStatus(status, "anomaly-group", web.View{Title: string(body.Group.Reason), Section: "anomalies", Body: body})
+	return r.ShowStatus(status, "anomaly-group", web.View{Title: anomaly.Name(body.Group.Reason), Section: "anomalies", Body: body})
 }
 
 // acknowledgeGroup acknowledges the entries that the person saw, not those that came later.

@@ -391,6 +391,7 @@ type dataListBody struct {
 	Filters  []filterField
 	Chips    []chip
 	Presets  []chip
+	Wrong    bool    // a filter is wrong: its fault stands in place of rows, totals and files
 	Totals   *totals // nil: not asked for
 	Workbook string  // address of the selection as a file, and as CSV
 	CSV      string
@@ -472,7 +473,9 @@ func (p *Data) listPage(r *web.Request) error {
 	body.filter(l, chosen, page)
 	body.Workbook, body.CSV = l.fileAddress(chosen, ".xlsx"), l.fileAddress(chosen, ".csv")
 	wait()
-	if body.Totals == nil && len(l.Sums) > 0 && page.Status == http.StatusOK {
+	if body.Wrong = page.Status == http.StatusBadRequest; body.Wrong {
+		body.Totals = nil
+	} else if body.Totals == nil && len(l.Sums) > 0 {
 		body.AddUp = l.address(chosen, "totals", "all")
 	}
 	if page.Newer != nil {
@@ -548,6 +551,12 @@ func (b *dataListBody) filter(l *list, chosen url.Values, page *readapi.Page) {
 	}
 }
 
+// CountsWhole reports whether the totals count a row in full in each range of days that one of its
+// days lies in, so that the totals of several ranges do not add up.
+func (b *dataListBody) CountsWhole() bool {
+	return b.List.Slug == "invoices" && slices.ContainsFunc(b.Filters, func(f filterField) bool { return f.Type == "date" && f.Value != "" })
+}
+
 func filterLabel(name string) string {
 	switch name {
 	case "date_from":
@@ -565,7 +574,7 @@ func filterLabel(name string) string {
 func optionLabel(name, value string) string {
 	switch {
 	case name == "open" && value == "true":
-		return "yes: left to pay"
+		return "yes: not paid yet"
 	case name == "open":
 		return "no"
 	case name == "status", name == "type", name == "direction":

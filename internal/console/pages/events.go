@@ -1,7 +1,6 @@
 package pages
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,7 +34,8 @@ type Events struct {
 	Pool      pg.DB
 	Feed      *eventlog.Feed
 	Webhooks  *delivery.Store
-	Reader    *readapi.Reader  // reads what API callers get
+	Reader    *readapi.Reader // reads what API callers get
+	Namer     *Namer
 	Replayer  *replay.Replayer // computes what entries changed
 	Anomalies *anomaly.Store
 	Retention time.Duration // how long events are shown
@@ -77,55 +77,42 @@ func parse(text string) (*event, error) {
 	return e, nil
 }
 
-// reference is what an event names: its kind, what people call it, and the address of its page.
-type reference struct{ Kind, Text, Href string }
-
-// names are what people call clients and contractors, by their ids.
-type names struct{ clients, contractors map[string]string }
-
-// names reads the names of the clients and contractors in events. Without them, a page shows ids.
-func (p *Events) names(r *web.Request, list []event) (n names) {
-	var clients, contractors []string
-	for i := range list {
-		clients, contractors = append(clients, list[i].Data.ClientID), append(contractors, list[i].Data.ContractorID)
+// mentioned returns the rows that events name.
+func mentioned(list ...*event) (rows []rowID) {
+	for _, e := range list {
+		rows = append(rows, e.row(), rowID{"invoices", e.Data.InvoiceID}, rowID{"clients", e.Data.ClientID}, rowID{"contractors", e.Data.ContractorID})
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), p.BesideTimeout)
-	defer cancel()
-	for _, of := range []struct {
-		table string
-		ids   []string
-		names *map[string]string
-	}{{"client", clients, &n.clients}, {"contractor", contractors, &n.contractors}} {
-		slices.Sort(of.ids)
-		ids := slices.DeleteFunc(slices.Compact(of.ids), func(id string) bool { return id == "" })
-		if len(ids) == 0 {
-			continue
-		}
-		var err error
-		if *of.names, err = p.Reader.Names(ctx, r.Session.WorkspaceID, of.table, ids); err != nil {
-			r.Warn("cannot read the names in events", err)
-		}
+	return rows
+}
+
+// row returns the row that the event is about; zero: none. Credit is shown on the page of its client.
+func (e *event) row() rowID {
+	switch resource, id := rowOf(e); resource {
+	case "":
+		return rowID{}
+	case "credit":
+		return rowID{"clients", id}
+	default:
+		return rowID{resource, id}
 	}
-	return n
 }
 
 // object returns what the event is about.
-func (e *event) object() reference {
-	o := reference{Kind: e.Data.ObjectType, Text: e.Data.ObjectID}
-	switch resource, id := rowOf(e); resource {
-	case "":
+func (e *event) object(n *names) reference {
+	row, text := e.row(), ""
+	switch {
+	case row == rowID{}:
+		o := reference{Kind: e.Data.ObjectType, Text: e.Data.ObjectID}
 		if o.Kind == "period" {
 			o.Href = periodAddress(o.Text)
 		}
-	case "credit":
-		o.Href = rowAddress("clients", id)
-	default:
-		o.Href = rowAddress(resource, id)
+		return o
+	case row.ID != e.Data.ObjectID:
+		text = e.Data.ObjectID
+	case e.Data.ObjectID == e.Data.InvoiceID:
+		text = e.Data.InvoiceNumber
 	}
-	if e.Data.ObjectID == e.Data.InvoiceID && e.Data.InvoiceNumber != "" {
-		o.Text = e.Data.InvoiceNumber
-	}
-	return o
+	return n.refer(e.Data.ObjectType, row, text)
 }
 
 // periodAddress is the address of the invoices of a period.
@@ -134,18 +121,14 @@ func periodAddress(period string) string {
 }
 
 // references returns what the event names besides its object.
-func (e *event) references(n names) (list []reference) {
-	invoice := reference{"invoice", cmp.Or(e.Data.InvoiceNumber, e.Data.InvoiceID), rowAddress("invoices", e.Data.InvoiceID)}
-	if e.Data.InvoiceID == e.Data.ObjectID {
-		invoice.Text = ""
-	}
+func (e *event) references(n *names) (list []reference) {
 	for _, r := range []reference{
-		invoice,
-		{"client", cmp.Or(n.clients[e.Data.ClientID], e.Data.ClientID), rowAddress("clients", e.Data.ClientID)},
-		{"contractor", cmp.Or(n.contractors[e.Data.ContractorID], e.Data.ContractorID), rowAddress("contractors", e.Data.ContractorID)},
-		{"period", e.Data.Period, periodAddress(e.Data.Period)},
+		n.refer("invoice", rowID{"invoices", e.Data.InvoiceID}, e.Data.InvoiceNumber),
+		n.refer("client", rowID{"clients", e.Data.ClientID}, ""),
+		n.refer("contractor", rowID{"contractors", e.Data.ContractorID}, ""),
+		{Kind: "period", Text: e.Data.Period, ID: e.Data.Period, Href: periodAddress(e.Data.Period)},
 	} {
-		if r.Text != "" && r.Text != e.Data.ObjectID {
+		if r.ID != "" && r.ID != e.Data.ObjectID {
 			list = append(list, r)
 		}
 	}
@@ -177,17 +160,16 @@ type eventsListBody struct {
 
 // show fills in the events of a page.
 func (b *eventsListBody) show(p *Events, r *web.Request, texts []string) error {
-	list := make([]event, len(texts))
+	list := make([]*event, len(texts))
 	for i, text := range texts {
-		e, err := parse(text)
-		if err != nil {
+		var err error
+		if list[i], err = parse(text); err != nil {
 			return err
 		}
-		list[i] = *e
 	}
-	n := p.names(r, list)
-	for i := range list {
-		b.List = append(b.List, listedEvent{list[i], list[i].object(), list[i].references(n)})
+	n := p.Namer.read(r, mentioned(list...))
+	for _, e := range list {
+		b.List = append(b.List, listedEvent{*e, e.object(n), e.references(n)})
 	}
 	return nil
 }
@@ -334,7 +316,8 @@ func (p *Events) eventPage(r *web.Request) error {
 		return err
 	}
 	body.Webhooks = len(list)
-	body.About, body.References = body.Event.object(), body.Event.references(p.names(r, []event{*body.Event}))
+	n := p.Namer.read(r, mentioned(body.Event))
+	body.About, body.References = body.Event.object(n), body.Event.references(n)
 	for i := range list {
 		d, err := p.Webhooks.Delivery(r.Context(), body.Event.ID+"_"+list[i].ID)
 		var unknown *delivery.UnknownDeliveryError

@@ -399,16 +399,22 @@ func (w *workbook) total() error {
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)
+	// An empty row keeps totals out of what a spreadsheet sorts, filters and pivots.
+	if len(keys) > 0 {
+		if err := w.write(nil); err != nil {
+			return err
+		}
+	}
 	for _, key := range keys {
 		values := strings.Split(key, ",")
 		cells := make([]any, len(w.columns))
-		cells[0] = excelize.Cell{StyleID: w.bold, Value: "Total"}
+		label := "Total"
+		for i, name := range w.separated { // not in their columns, where a sum by currency would count them as a row
+			label += " " + w.word(name, values[i])
+		}
+		cells[0] = excelize.Cell{StyleID: w.bold, Value: label}
 		for i := range w.columns {
-			name := w.columns[i].field.Name
-			if at := slices.Index(w.separated, name); at >= 0 {
-				cells[i] = excelize.Cell{StyleID: w.bold, Value: strings.Join(web.Value(name, values[at]), "")}
-			}
-			if at := slices.Index(w.list.Sums, name); at >= 0 && w.sums[key][at] != nil {
+			if at := slices.Index(w.list.Sums, w.columns[i].field.Name); at >= 0 && w.sums[key][at] != nil {
 				cells[i] = number(new(big.Rat).SetFrac(w.sums[key][at], big.NewInt(10_000)).FloatString(4), w.styles[w.columns[i].field.Form])
 			}
 		}
@@ -417,6 +423,14 @@ func (w *workbook) total() error {
 		}
 	}
 	return nil
+}
+
+// word is the value of a field that separates totals, as it reads in their label.
+func (*workbook) word(name, value string) string {
+	if name == "reversed" {
+		return map[string]string{"true": "reversed", "false": "not reversed"}[value]
+	}
+	return strings.Join(web.Value(name, value), "")
 }
 
 func (w *workbook) end() error {

@@ -327,8 +327,67 @@ type form struct {
 	Permissions []permissionRow
 	Expires     string // never, a number of days, or date
 	Date        string // the last day on which it works, when Expires is date
+	Presets     []preset
+	Like        *access.Record // the key that the new one is like, whose limit it gets; nil: none
 	Faults      web.Faults
 	Restored    bool // from a draft
+}
+
+// Preset is the preset whose permissions are chosen.
+func (f *form) Preset() string {
+	for _, p := range f.Presets {
+		if slices.Equal(f.Permissions, permissionRows(p.Permissions)) {
+			return p.Name
+		}
+	}
+	return ""
+}
+
+// preset is a choice of permissions that many programs need.
+type preset struct {
+	Name, Title string
+	Permissions access.Permissions
+}
+
+// presets returns the presets, with the permissions that a person may give.
+func presets(seesPay bool) []preset {
+	may := web.PermissionsOf(seesPay)
+	return []preset{
+		{"reporting", "Reporting", may & access.PermissionsOf(access.InvoicesRead, access.TimeEntriesRead, access.ClientsRead,
+			access.CreditsRead, access.ContractorsRead, access.PaymentsRead)},
+		{"payroll", "Payroll", may & access.PermissionsOf(access.InvoicesRead, access.TimeEntriesRead, access.ContractorsRead,
+			access.PaymentsRead, access.PayRead)},
+		{"everything", "Everything readable", may},
+	}
+}
+
+// begin returns the form as the address asks for it: with a preset, or like another key. A preset that
+// does not exist gives an empty form.
+func (p *Keys) begin(r *web.Request) (*form, error) {
+	f := &form{Expires: "365"}
+	chosen := access.Permissions(0)
+	if id := r.Query("like"); id != "" {
+		like, err := p.Store.Get(r.Context(), r.Session.WorkspaceID, id)
+		if err != nil {
+			return nil, err
+		}
+		f.Like, f.Name, chosen = like, like.Name, like.Permissions&web.PermissionsOf(r.Session.MaySeePay())
+	}
+	for _, preset := range presets(r.Session.MaySeePay()) {
+		if preset.Name == r.Query("preset") {
+			chosen = preset.Permissions
+		}
+	}
+	f.Permissions = permissionRows(chosen)
+	return f, nil
+}
+
+// readLike reads which key the new one is like.
+func (p *Keys) readLike(r *web.Request, f *form) (err error) {
+	if id := r.Field("like"); id != "" {
+		f.Like, err = p.Store.Get(r.Context(), r.Session.WorkspaceID, id)
+	}
+	return err
 }
 
 // fullText is the fault of a new key in a workspace with the maximum number of keys.
@@ -337,6 +396,7 @@ func fullText() string {
 }
 
 func showForm(r *web.Request, status int, f *form) error {
+	f.Presets = presets(r.Session.MaySeePay())
 	return r.ShowStatus(status, "key-new", web.View{Title: "New API key", Section: "keys", Body: f})
 }
 
@@ -442,10 +502,17 @@ func (p *Keys) newPage(r *web.Request) error {
 		if err != nil {
 			return err
 		}
+		if err := p.readLike(r, f); err != nil {
+			return err
+		}
 		f.Faults, f.Restored = nil, true
 		return showForm(r, http.StatusOK, f)
 	}
-	return showForm(r, http.StatusOK, &form{Permissions: permissionRows(0), Expires: "365"})
+	f, err := p.begin(r)
+	if err != nil {
+		return err
+	}
+	return showForm(r, http.StatusOK, f)
 }
 
 func (p *Keys) create(r *web.Request) error {
@@ -453,14 +520,18 @@ func (p *Keys) create(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	expires := f.expiry(r.Now)
+	if err := p.readLike(r, f); err != nil {
+		return err
+	}
+	n := access.NewKey{WorkspaceID: r.Session.WorkspaceID, Name: f.Name, Permissions: chosen, ExpiresAt: f.expiry(r.Now)}
+	if f.Like != nil {
+		n.RateLimit = f.Like.RateLimit
+	}
 	f.addFaults(access.CheckName(f.Name)) // checked here, because other faults keep the store from seeing it
 	if len(f.Faults) > 0 {
 		return showForm(r, http.StatusUnprocessableEntity, f)
 	}
-	k, secret, err := p.Store.Create(r.Context(), access.NewKey{
-		WorkspaceID: r.Session.WorkspaceID, Name: f.Name, Permissions: chosen, ExpiresAt: expires,
-	})
+	k, secret, err := p.Store.Create(r.Context(), n)
 	if f.addFaults(err) {
 		return showForm(r, http.StatusUnprocessableEntity, f)
 	}

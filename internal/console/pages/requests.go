@@ -32,6 +32,7 @@ const requestsUsual = "hour"
 // Requests serves the pages of the request log.
 type Requests struct {
 	Pool      pg.DB
+	Namer     *Namer
 	Keys      *access.Store
 	Rollups   *rollup.Reader
 	Retention time.Duration // how long the log is kept
@@ -144,6 +145,7 @@ func (p *Requests) listPage(r *web.Request) error {
 		if err := p.fill(ctx, body, q); err != nil {
 			return err
 		}
+		p.name(r, body.List)
 	}
 	return r.Show("requests", web.View{Title: "Request log", Section: "requests", Body: body})
 }
@@ -210,6 +212,21 @@ func (p *Requests) fill(ctx context.Context, body *requestsListBody, q *requests
 		body.Refused, err = refusals(ctx, p.Pool, q.workspaceID, q.key, q.now.Add(-24*time.Hour))
 	}
 	return err
+}
+
+// name says which rows requests are about.
+func (p *Requests) name(r *web.Request, list []row) {
+	var rows []rowID
+	for i := range list {
+		rows = append(rows, rowOfRequest(&list[i]))
+	}
+	n := p.Namer.read(r, rows)
+	for i := range list {
+		row := rowOfRequest(&list[i])
+		if _, found := n.of[row]; found {
+			list[i].About = n.refer(kindOf(row.Slug), row, "")
+		}
+	}
 }
 
 // setLinks sets the addresses of the neighbouring pages.
@@ -279,6 +296,9 @@ func (p *Requests) requestPage(r *web.Request) error {
 		return err
 	}
 	found.KeyName = nameOf(found.KeyID, keys)
+	one := []row{*found}
+	p.name(r, one)
+	found = &one[0]
 	body := &requestBody{row: found, Curl: curl(p.APIURL, found)}
 	return r.Show("request", web.View{Title: "Request", Section: "requests", Body: body})
 }
@@ -296,7 +316,8 @@ type row struct {
 	Micros   int64
 	Bytes    int64
 	Rows     int64
-	KeyName  string // empty for a key that no longer exists
+	KeyName  string    // empty for a key that no longer exists
+	About    reference // the row that the path names; zero: none
 
 	// Empty for requests that an earlier version recorded.
 	Path    string // percent-encoded; empty if it is the same as Route

@@ -27,6 +27,7 @@ import (
 // Webhooks serves the pages of webhooks and their deliveries.
 type Webhooks struct {
 	Pool        pg.DB
+	Namer       *Namer
 	Store       *delivery.Store
 	Settings    policy.Settings // the settings of Store
 	Mail        bool            // the service sends mail
@@ -201,7 +202,7 @@ type webhookBody struct {
 	Failing    *delivery.Failing // nil: the webhook is off or not failing
 	Chart      *web.Chart
 	Outcomes   []outcomeRow // of the failed attempts
-	Deliveries []delivery.Delivery
+	Deliveries []listedDelivery
 	State      string // the filters
 	Type       string
 	From, To   web.Moment
@@ -213,6 +214,33 @@ type webhookBody struct {
 	Here       string // address of the first page with these filters
 	This       string // address of this page
 	web.Pager
+}
+
+// listedDelivery is a delivery with what its event is about.
+type listedDelivery struct {
+	delivery.Delivery
+
+	Object reference
+}
+
+// nameDeliveries says what the events of deliveries are about.
+func nameDeliveries(r *web.Request, namer *Namer, list []delivery.Delivery) []listedDelivery {
+	events := make([]*event, len(list))
+	var rows []rowID
+	for i := range list {
+		d := &list[i]
+		events[i] = &event{Data: eventData{ObjectType: d.ObjectType, ObjectID: d.ObjectID, ClientID: d.ClientID}}
+		if d.InvoiceNumber != nil && d.ObjectType == "invoice" {
+			events[i].Data.InvoiceID, events[i].Data.InvoiceNumber = d.ObjectID, *d.InvoiceNumber
+		}
+		rows = append(rows, events[i].row())
+	}
+	n := namer.read(r, rows)
+	named := make([]listedDelivery, len(list))
+	for i := range list {
+		named[i] = listedDelivery{list[i], events[i].object(n)}
+	}
+	return named
 }
 
 // outcomeRow is the number of attempts with an outcome.
@@ -234,7 +262,7 @@ func (p *Webhooks) webhookPage(r *web.Request) error {
 	body := &webhookBody{Webhook: newRow(w), Types: domain.PublicTypes(), States: []string{
 		string(policy.Pending), string(policy.Succeeded), string(policy.Failed), string(policy.Cancelled),
 	}}
-	if err := body.listDeliveries(r, p.Store); err != nil {
+	if err := body.listDeliveries(r, p.Store, p.Namer); err != nil {
 		return err
 	}
 	for _, o := range attempt.Outcomes() {
@@ -257,7 +285,7 @@ func (p *Webhooks) webhookPage(r *web.Request) error {
 }
 
 // Choosable reports whether a delivery can be chosen to be sent again with others.
-func (b *webhookBody) Choosable(d delivery.Delivery) bool {
+func (b *webhookBody) Choosable(d listedDelivery) bool {
 	return d.State == policy.Failed || d.State == policy.Cancelled
 }
 
@@ -276,7 +304,7 @@ func (b *webhookBody) AnyChoosable() bool {
 const webhooksMaxCounted = 10_000
 
 // listDeliveries reads the filters from the address, and the page of deliveries from the store.
-func (b *webhookBody) listDeliveries(r *web.Request, store *delivery.Store) error {
+func (b *webhookBody) listDeliveries(r *web.Request, store *delivery.Store, namer *Namer) error {
 	b.From, b.To, b.About = r.QueryMoment("From", "from"), r.QueryMoment("To", "to"), r.Query("about")
 	if s := r.Query("state"); slices.Contains(b.States, s) {
 		b.State = s
@@ -294,7 +322,7 @@ func (b *webhookBody) listDeliveries(r *web.Request, store *delivery.Store) erro
 	address := func(cursor string) string {
 		return web.Address("/webhooks/"+b.Webhook.ID, "state", b.State, "type", b.Type, "from", b.From.UTC(), "to", b.To.UTC(), "about", b.About, "cursor", cursor)
 	}
-	b.Deliveries, b.LookedAtTo, b.Here = page.Deliveries, page.LookedAtTo.Time, address("")
+	b.Deliveries, b.LookedAtTo, b.Here = nameDeliveries(r, namer, page.Deliveries), page.LookedAtTo.Time, address("")
 	b.This = address(q.Cursor)
 	if page.Previous != "" {
 		b.Newest, b.Newer = b.Here, address(page.Previous)
@@ -394,6 +422,8 @@ const webhookIDLength = 3 + 36
 type deliveryBody struct {
 	Delivery *delivery.FullDelivery
 	Webhook  webhooksRow
+	About    reference    // what the event is about
+	Others   []reference  // what else it names
 	Attempts []attemptRow // the newest first
 	Headers  []web.Pair   // of the last attempt
 	Pretty   string       // the body, indented
@@ -444,6 +474,12 @@ func (p *Webhooks) deliveryPage(r *web.Request) error {
 	for i := len(d.Attempts) - 1; i >= 0; i-- {
 		body.Attempts = append(body.Attempts, newAttemptRow(i+1, &d.Attempts[i]))
 	}
+	e, err := parse(d.Body)
+	if err != nil {
+		return err
+	}
+	n := p.Namer.read(r, mentioned(e))
+	body.About, body.Others = e.object(n), e.references(n)
 	body.Headers = p.headersSent(d, w.Standard, body.Attempts)
 	return r.Show("delivery", web.View{Title: d.EventType, Section: "webhooks", Body: body})
 }

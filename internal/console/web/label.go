@@ -268,9 +268,9 @@ func Change(typ string) string {
 	case "charge.deleted":
 		return "Takes the charge out of the lists."
 	case "credit.applied":
-		return "Takes the amount from the client's credit. The invoice has less left to pay."
+		return "Takes the amount from the client's credit. Less of the invoice is due after credit."
 	case "credit.taken_back":
-		return "Gives the amount back to the client's credit. The invoice has more left to pay."
+		return "Gives the amount back to the client's credit. More of the invoice is due after credit."
 	case domain.TypeTestPing:
 		return "Changes nothing: it is a test."
 	}
@@ -447,7 +447,7 @@ func Field(name string) string {
 	case "issued_invoices":
 		return "Documents"
 	case "net_due":
-		return "Left to pay"
+		return "Due after credit"
 	case "package_id":
 		return "Package"
 	case "paid_at":

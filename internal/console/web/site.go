@@ -26,6 +26,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
 //go:embed pages
@@ -61,7 +62,7 @@ func (s *Site) LoadPages(a *Assets) error {
 		"asset": a.address, "time": exactTag, "when": whenTag, "count": Count, "plural": Plural, "permission": Permission,
 		"event": Event, "outcome": Outcome, "escape": url.PathEscape, "ms": Millis, "bytes": Bytes,
 		"badge": Badge, "last": lastAttempt, "failure": Failure, "sentence": Sentence,
-		"paths": PermissionPaths, "summary": faultSummary, "first": firstFault, "faultCount": faultCount,
+		"paths": PermissionPaths, "anomaly": anomaly.Name, "summary": faultSummary, "first": firstFault, "faultCount": faultCount,
 		"named": func(name, value string) Pair { return Pair{name, value} }, "moments": Moments,
 		"dotted":  func(typ string) []string { return strings.Split(typ, ".") },
 		"product": func() string { return s.Name }, "logo": func() (string, error) { return a.address(s.Logo) },

@@ -360,7 +360,12 @@ func chosen(env *cli.Env, keys []string, file string, signed []byte) (*signingke
 			return nil, cli.Usagef("--key: want a verifier key, NAME+HASH+KEY, as on /docs/keys%s", of(i, len(keys)))
 		}
 	}
-	return signingkey.ParseVerifiers(text + "\n" + strings.Join(keys, "\n"))
+	text += "\n" + strings.Join(keys, "\n")
+	// A service has one key for all its names, and publishes it under its host.
+	if named, err := signingkey.ForName(text, firstLine(signed)); err == nil {
+		text += "\n" + strings.Join(named, "\n")
+	}
+	return signingkey.ParseVerifiers(text)
 }
 
 func of(i, n int) string {
@@ -370,6 +375,12 @@ func of(i, n int) string {
 	return fmt.Sprintf(" (the %d. of %d)", i+1, n)
 }
 
+// firstLine returns the name that signed a note.
+func firstLine(signed []byte) string {
+	name, _, _ := strings.Cut(string(signed), "\n")
+	return name
+}
+
 // Own are the verifier keys that belong to the keys of this process, for the name in the
 // first line of the note.
 func Own(env *cli.Env, signed []byte) (*signingkey.Verifiers, error) {
@@ -377,8 +388,7 @@ func Own(env *cli.Env, signed []byte) (*signingkey.Verifiers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("want --key or --keys: %w", err)
 	}
-	name, _, _ := strings.Cut(string(signed), "\n")
-	list, err := keys.Verifiers(name)
+	list, err := keys.Verifiers(firstLine(signed))
 	if err != nil {
 		return nil, errors.New("it is no signed note: its first line is not the name of a key")
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
@@ -57,7 +56,7 @@ log of the workspace, old ones as well. Upper and lower case are the same.`,
 			}
 			return env.WithDeps(ctx, func(d *cli.Deps) error {
 				found := []foundPerson{}
-				err := d.Log.FindText(ctx, workspace, asInJSON(args[0]), func(e *domain.Entry, subjects string) error {
+				err := d.Log.FindText(ctx, workspace, args[0], func(e *domain.Entry, subjects string) error {
 					for s := range strings.FieldsSeq(subjects) {
 						kind, id, _ := strings.Cut(s, ":")
 						i := slices.IndexFunc(found, func(f foundPerson) bool { return f.Kind == kind && f.ID == id })
@@ -78,12 +77,6 @@ log of the workspace, old ones as well. Upper and lower case are the same.`,
 	}
 	c.Flags().StringVar(&workspace, "workspace", "", "the workspace")
 	return c
-}
-
-// asInJSON returns a text as it stands in a JSON string.
-func asInJSON(text string) string {
-	quoted := string(jsonform.AppendString(nil, text))
-	return quoted[1 : len(quoted)-1]
 }
 
 func writeFound(out io.Writer, found []foundPerson) error {

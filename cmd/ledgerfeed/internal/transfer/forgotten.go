@@ -74,18 +74,18 @@ func (r *forgottenResult) add(ctx context.Context, log *eventlog.Log, line []byt
 		r.Elsewhere++
 		return nil
 	}
-	if held, err := log.PositionOf(ctx, d.WorkspaceID, d.ID); err != nil {
+	held, err := log.PositionOf(ctx, d.WorkspaceID, d.ID)
+	if err != nil {
 		return err
-	} else if held == 0 {
-		err := log.WalkSubject(ctx, d.WorkspaceID, eventlog.Subject{Kind: kind, ID: id}, func(e *domain.Entry) error {
-			if e.CreatedAt.After(d.CreatedAt) {
-				return fmt.Errorf("the %s %s of %s has newer values, such as those of position %d: forget it with ledgerfeed person forget if they are to go as well", kind, id, d.WorkspaceID, e.Position)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+	}
+	// Once the log has the line's entry, a producer may have offered an older value again after it.
+	if err := log.WalkSubject(ctx, d.WorkspaceID, eventlog.Subject{Kind: kind, ID: id}, func(e *domain.Entry) error {
+		if held == 0 && e.CreatedAt.After(d.CreatedAt) || held > 0 && e.Position > held {
+			return fmt.Errorf("the %s %s of %s has newer values, such as those of position %d: forget it with ledgerfeed person forget if they are to go as well", kind, id, d.WorkspaceID, e.Position)
 		}
+		return nil
+	}); err != nil {
+		return err
 	}
 	d.CreatedAt = time.Time{} // now: the restored log may have newer entries
 	receipts, err := log.Append(ctx, d)

@@ -1,0 +1,129 @@
+package pages
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
+
+// Namer finds what people call the rows that a page mentions by their ids.
+type Namer struct {
+	Reader  *readapi.Reader
+	Timeout time.Duration // how long a page waits; after that, it shows ids
+
+	resources map[string]*route.Resource // by slug
+}
+
+// NewNamer makes a Namer.
+func NewNamer(n Namer) *Namer {
+	n.resources = map[string]*route.Resource{}
+	for _, l := range lists() {
+		if l.paged {
+			n.resources[l.Slug] = l.Resource
+		}
+	}
+	return &n
+}
+
+// rowID identifies a row of a list.
+type rowID struct{ Slug, ID string }
+
+// names are the rows that a page mentions and that its reader may see, with what people call them.
+// A name is empty if the row has none.
+type names struct {
+	of     map[rowID]string
+	unread bool // not all could be read
+}
+
+// read looks for rows, with one statement for each list. It finds those that a key with the
+// permissions of the session would get.
+func (p *Namer) read(r *web.Request, rows []rowID) *names {
+	ids := map[string][]string{}
+	for _, row := range rows {
+		if row.ID != "" && p.resources[row.Slug] != nil && !slices.Contains(ids[row.Slug], row.ID) {
+			ids[row.Slug] = append(ids[row.Slug], row.ID)
+		}
+	}
+	n := &names{of: map[rowID]string{}}
+	ctx, cancel := context.WithTimeout(r.Context(), p.Timeout)
+	defer cancel()
+	for slug, ids := range ids {
+		found, err := p.Reader.Names(ctx, readapi.AskNames{
+			WorkspaceID: r.Session.WorkspaceID, Pay: r.Session.MaySeePay(), Resource: p.resources[slug], Field: nameField(slug), IDs: ids,
+		})
+		if err != nil {
+			r.Warn("cannot read the names of rows", err)
+			n.unread = true
+		}
+		for id, name := range found {
+			n.of[rowID{slug, id}] = name
+		}
+	}
+	return n
+}
+
+// nameField is the field with the name of a row; empty: the rows have none.
+func nameField(slug string) string {
+	switch slug {
+	case "invoices":
+		return "number"
+	case "clients", "contractors":
+		return "name"
+	case "charges":
+		return "category"
+	case "time-entries":
+		return "service"
+	}
+	return ""
+}
+
+// kindOf is what a row of a list is.
+func kindOf(slug string) string {
+	if slug == "time-entries" {
+		return "time entry"
+	}
+	return strings.TrimSuffix(slug, "s")
+}
+
+// reference is what a page mentions: its kind, what people call it, its id, and the address of its page.
+type reference struct {
+	Kind, Text, ID string
+	Href           string // empty: it has no page
+}
+
+// refer makes a reference to a row. It leads to the row's page if there is one: that of a time entry or
+// a charge says when it was removed.
+func (n *names) refer(kind string, row rowID, text string) reference {
+	name, found := n.of[row]
+	ref := reference{Kind: strings.ReplaceAll(kind, "_", " "), Text: cmp.Or(text, name, row.ID), ID: row.ID}
+	if found || n.unread || row.Slug == "time-entries" || row.Slug == "charges" {
+		ref.Href = rowAddress(row.Slug, row.ID)
+	}
+	return ref
+}
+
+// rowOfRequest returns the row that the path of a request names; zero: none.
+func rowOfRequest(r *row) rowID {
+	rest, ok := strings.CutPrefix(r.Route, "/v1/")
+	slug, rest, named := strings.Cut(rest, "/")
+	if !ok || !named || !strings.HasPrefix(rest, "{id}") {
+		return rowID{}
+	}
+	parts := strings.Split(r.Path, "/")
+	if len(parts) < 4 {
+		return rowID{}
+	}
+	id, err := url.PathUnescape(parts[3])
+	if err != nil || !domain.IsID(id) {
+		return rowID{}
+	}
+	return rowID{slug, id}
+}
