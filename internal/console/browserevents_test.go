@@ -85,7 +85,7 @@ func TestTypesBreakAtTheDot(t *testing.T) {
 			b.until("each word is on one line", `((links) => links.length > 10 && links.every((link) => {
 				const words = document.createRange();
 				return [...link.childNodes].filter((n) => n.nodeType === Node.TEXT_NODE && n.data.trim()).every((n) => { words.selectNodeContents(n); return words.getClientRects().length === 1; });
-			}))([...document.querySelectorAll("#live tbody th a")])`)
+			}))([...document.querySelectorAll("#live tbody th > a")])`)
 		}
 	}
 }
