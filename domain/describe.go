@@ -93,13 +93,19 @@ func EventMeanings() string {
 }
 
 func eventDataFields() []jsonform.FieldDescription {
-	return []jsonform.FieldDescription{
+	fields := []jsonform.FieldDescription{
 		{Name: "object_type", Form: FormEnum, Values: publicObjects(), Doc: "What the event is about.", Example: `"invoice"`},
 		{Name: "object_id", Form: FormText, Doc: "Its id; of a period, the period key.", Example: `"in_1042"`},
-		{Name: "invoice_id", Form: FormID, Optional: true, Doc: "Invoice that it concerns. It may be a draft, which is a 404 until it is shown. Absent where the producer did not give it.", Example: `"in_1042"`},
-		{Name: "invoice_number", Form: FormText, Optional: true, Doc: "Number of the issued document that it concerns. Absent where the producer did not give it.", Example: `"INV-1042"`},
-		{Name: "client_id", Form: FormID, Optional: true, Doc: "Client that it concerns. Absent where the producer did not give it.", Example: `"cl_4821"`},
-		{Name: "contractor_id", Form: FormID, Optional: true, Doc: "Contractor that it concerns. Absent where the producer did not give it.", Example: `"co_118"`},
-		{Name: "period", Form: FormPeriod, Optional: true, Doc: "Billing period that it concerns. Absent where the producer did not give it.", Example: `"2026-10"`},
+		{Name: "invoice_id", Form: FormID, Optional: true, Doc: "Invoice that it concerns. It may be a draft, which is a 404 until it is shown.", Example: `"in_1042"`},
+		{Name: "invoice_number", Form: FormText, Optional: true, Doc: "Number of the issued document that it concerns.", Example: `"INV-1042"`},
+		{Name: "client_id", Form: FormID, Optional: true, Doc: "Client that it concerns.", Example: `"cl_4821"`},
+		{Name: "contractor_id", Form: FormID, Optional: true, Doc: "Contractor that it concerns.", Example: `"co_118"`},
+		{Name: "period", Form: FormPeriod, Optional: true, Doc: "Billing period that it concerns.", Example: `"2026-10"`},
 	}
+	for i := range fields {
+		if fields[i].Optional {
+			fields[i].Doc += " Absent where the producer did not give it."
+		}
+	}
+	return fields
 }

@@ -120,8 +120,8 @@ type Dispatcher struct {
 	started   atomic.Bool
 }
 
-// Probe makes a claim for no webhooks. The error says what prevents claims. Before its first lease, nobody
-// knows which keys the process has, and a rotation of the key would not wait for it: it is not ready yet.
+// Probe makes a claim for no webhooks. The error says what prevents claims. The process is not ready before
+// its first lease, which tells a rotation of the secret key which keys the process has.
 func (d *Dispatcher) Probe(ctx context.Context) error {
 	if d.lease.Load() == nil {
 		return errors.New("it has not begun to deliver yet")

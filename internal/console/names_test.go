@@ -20,7 +20,7 @@ const (
 )
 
 // TestIDsLeadToTheirRows: events, deliveries and requests show what rows are called, and lead to their
-// pages. Ids without a row are plain text, and so are those that the person may not see.
+// pages. An id without a row is plain text, and so is the id of a row that the person may not see.
 func TestIDsLeadToTheirRows(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

@@ -410,7 +410,7 @@ func (w *workbook) total() error {
 		cells := make([]any, len(w.columns))
 		label := "Total"
 		for i, name := range w.separated { // not in their columns, where a sum by currency would count them as a row
-			label += " " + w.word(name, values[i])
+			label += " " + separating(name, values[i])
 		}
 		cells[0] = excelize.Cell{StyleID: w.bold, Value: label}
 		for i := range w.columns {
@@ -425,12 +425,15 @@ func (w *workbook) total() error {
 	return nil
 }
 
-// word is the value of a field that separates totals, as it reads in their label.
-func (*workbook) word(name, value string) string {
-	if name == "reversed" {
-		return map[string]string{"true": "reversed", "false": "not reversed"}[value]
+// separating is the value of a field that separates totals, as it reads in their label.
+func separating(name, value string) string {
+	switch {
+	case name != "reversed":
+		return strings.Join(web.Value(name, value), "")
+	case value == "true":
+		return "reversed"
 	}
-	return strings.Join(web.Value(name, value), "")
+	return "not reversed"
 }
 
 func (w *workbook) end() error {

@@ -366,12 +366,11 @@ func presets(seesPay bool) []preset {
 func (p *Keys) begin(r *web.Request) (*form, error) {
 	f := &form{Expires: "365"}
 	chosen := access.Permissions(0)
-	if id := r.Query("like"); id != "" {
-		like, err := p.Store.Get(r.Context(), r.Session.WorkspaceID, id)
-		if err != nil {
-			return nil, err
-		}
-		f.Like, f.Name, chosen = like, like.Name, like.Permissions&web.PermissionsOf(r.Session.MaySeePay())
+	if err := p.readLike(r, f, r.Query("like")); err != nil {
+		return nil, err
+	}
+	if f.Like != nil {
+		f.Name, chosen = f.Like.Name, f.Like.Permissions&web.PermissionsOf(r.Session.MaySeePay())
 	}
 	for _, preset := range presets(r.Session.MaySeePay()) {
 		if preset.Name == r.Query("preset") {
@@ -382,9 +381,9 @@ func (p *Keys) begin(r *web.Request) (*form, error) {
 	return f, nil
 }
 
-// readLike reads which key the new one is like.
-func (p *Keys) readLike(r *web.Request, f *form) (err error) {
-	if id := r.Field("like"); id != "" {
+// readLike reads the key that the new one is like; an empty id: there is none.
+func (p *Keys) readLike(r *web.Request, f *form, id string) (err error) {
+	if id != "" {
 		f.Like, err = p.Store.Get(r.Context(), r.Session.WorkspaceID, id)
 	}
 	return err
@@ -502,7 +501,7 @@ func (p *Keys) newPage(r *web.Request) error {
 		if err != nil {
 			return err
 		}
-		if err := p.readLike(r, f); err != nil {
+		if err := p.readLike(r, f, r.Field("like")); err != nil {
 			return err
 		}
 		f.Faults, f.Restored = nil, true
@@ -520,7 +519,7 @@ func (p *Keys) create(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := p.readLike(r, f); err != nil {
+	if err := p.readLike(r, f, r.Field("like")); err != nil {
 		return err
 	}
 	n := access.NewKey{WorkspaceID: r.Session.WorkspaceID, Name: f.Name, Permissions: chosen, ExpiresAt: f.expiry(r.Now)}

@@ -11,7 +11,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
-	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
 // Namer finds what people call the rows that a page mentions by their ids.
@@ -19,15 +18,15 @@ type Namer struct {
 	Reader  *readapi.Reader
 	Timeout time.Duration // how long a page waits; after that, it shows ids
 
-	resources map[string]*route.Resource // by slug
+	lists map[string]*list // whose rows have pages, by slug
 }
 
 // NewNamer makes a Namer.
 func NewNamer(n Namer) *Namer {
-	n.resources = map[string]*route.Resource{}
+	n.lists = map[string]*list{}
 	for _, l := range lists() {
 		if l.paged {
-			n.resources[l.Slug] = l.Resource
+			n.lists[l.Slug] = &l
 		}
 	}
 	return &n
@@ -43,12 +42,12 @@ type names struct {
 	unread bool // not all could be read
 }
 
-// read looks for rows, with one statement for each list. It finds those that a key with the
-// permissions of the session would get.
+// read looks for rows, with one statement for each list. It finds the rows that a key with the
+// session's permissions would get.
 func (p *Namer) read(r *web.Request, rows []rowID) *names {
 	ids := map[string][]string{}
 	for _, row := range rows {
-		if row.ID != "" && p.resources[row.Slug] != nil && !slices.Contains(ids[row.Slug], row.ID) {
+		if row.ID != "" && p.lists[row.Slug] != nil && !slices.Contains(ids[row.Slug], row.ID) {
 			ids[row.Slug] = append(ids[row.Slug], row.ID)
 		}
 	}
@@ -56,8 +55,9 @@ func (p *Namer) read(r *web.Request, rows []rowID) *names {
 	ctx, cancel := context.WithTimeout(r.Context(), p.Timeout)
 	defer cancel()
 	for slug, ids := range ids {
+		l := p.lists[slug]
 		found, err := p.Reader.Names(ctx, readapi.AskNames{
-			WorkspaceID: r.Session.WorkspaceID, Pay: r.Session.MaySeePay(), Resource: p.resources[slug], Field: nameField(slug), IDs: ids,
+			WorkspaceID: r.Session.WorkspaceID, Pay: r.Session.MaySeePay(), Resource: l.Resource, Field: l.nameField(), IDs: ids,
 		})
 		if err != nil {
 			r.Warn("cannot read the names of rows", err)
@@ -71,18 +71,11 @@ func (p *Namer) read(r *web.Request, rows []rowID) *names {
 }
 
 // nameField is the field with the name of a row; empty: the rows have none.
-func nameField(slug string) string {
-	switch slug {
-	case "invoices":
-		return "number"
-	case "clients", "contractors":
-		return "name"
-	case "charges":
-		return "category"
-	case "time-entries":
-		return "service"
+func (l *list) nameField() string {
+	if l.Slug == "payments" { // which direction they go in is no name
+		return ""
 	}
-	return ""
+	return l.Columns[0]
 }
 
 // kindOf is what a row of a list is.
@@ -99,8 +92,8 @@ type reference struct {
 	Href           string // empty: it has no page
 }
 
-// refer makes a reference to a row. It leads to the row's page if there is one: that of a time entry or
-// a charge says when it was removed.
+// refer makes a reference to a row, with a link if the row has a page. Removed time entries and charges
+// keep their pages, which say when they were removed.
 func (n *names) refer(kind string, row rowID, text string) reference {
 	name, found := n.of[row]
 	ref := reference{Kind: strings.ReplaceAll(kind, "_", " "), Text: cmp.Or(text, name, row.ID), ID: row.ID}

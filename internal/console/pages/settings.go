@@ -64,8 +64,8 @@ func (p *Settings) body(r *web.Request) (*settingsBody, error) {
 	return b, err
 }
 
-// read reads the form. Without a mail server it has no field for addresses, and those that an
-// operator has set stay.
+// read reads the form. Without a mail server the form has no field for addresses, so the saved addresses
+// stay.
 func (b *settingsBody) read(r *web.Request) {
 	b.Name = r.Field("name")
 	if b.Mail {

@@ -72,7 +72,7 @@ type Chart struct {
 	Days    bool // the ticks are days
 }
 
-// peak is the highest bar of those that are cut off.
+// peak is the highest of the bars that are cut off.
 type peak struct {
 	X      float64 // its middle
 	Y      float64 // where its value is written

@@ -120,14 +120,7 @@ func (r *renaming) measureMass(ctx context.Context, known string) error {
 		return err
 	}
 	var without noticed
-	quiet := func() error {
-		if _, err := r.beside(ctx, after(settleTime/2)); err != nil {
-			return err
-		}
-		n, err := r.beside(ctx, after(r.Duration(besideTime/2)))
-		without.visible, without.pages = append(without.visible, n.visible...), append(without.pages, n.pages...)
-		return err
-	}
+	quiet := func() error { return r.alone(ctx, &without, settleTime/2, r.Duration(besideTime/2)) }
 	if err := quiet(); err != nil {
 		return err
 	}
@@ -166,14 +159,7 @@ func (r *renaming) measureMass(ctx context.Context, known string) error {
 		r.Report.Add(measure.Figure{
 			Name: fmt.Sprintf("%s, %s rows of each kind, %s statistics", one.typ, measure.Number(float64(r.rows)), known), Value: one.took.Seconds(), Unit: "s",
 		})
-		r.Report.Add(measure.Figure{
-			Name: "    append → projected in other workspaces meanwhile, p99", Value: measure.Quantile(one.during.visible, 0.99), Unit: "ms",
-			Limit: measure.Quantile(without.visible, 0.99), LimitIs: alone,
-		}.RatioAtMost(1.5))
-		r.Report.Add(measure.Figure{
-			Name: "    a page of the workspace's time entries meanwhile, p99", Value: measure.Quantile(one.during.pages, 0.99), Unit: "ms",
-			Limit: measure.Quantile(without.pages, 0.99), LimitIs: alone,
-		}.RatioAtMost(1.5))
+		r.compare(&one.during, &without, "workspace", alone)
 		r.Report.Add(measure.Figure{Name: "    pages refused meanwhile", Value: float64(one.during.refused)}.Below(1))
 	}
 	return nil

@@ -75,12 +75,9 @@ func (r *renaming) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.beside(ctx, after(settleTime)); err != nil {
-		return err
-	}
+	var without noticed
 	r.Say("measuring without a rename")
-	without, err := r.beside(ctx, after(r.Duration(besideTime)))
-	if err != nil {
+	if err := r.alone(ctx, &without, settleTime, r.Duration(besideTime)); err != nil {
 		return err
 	}
 	measure.ResetPeak()
@@ -97,15 +94,10 @@ func (r *renaming) measure(ctx context.Context) error {
 		return err
 	}
 	peak := measure.PeakMemory()
-	if _, err := r.beside(ctx, after(settleTime)); err != nil {
-		return err
-	}
 	r.Say("measuring without a rename once more")
-	again, err := r.beside(ctx, after(r.Duration(besideTime)))
-	if err != nil {
+	if err := r.alone(ctx, &without, settleTime, r.Duration(besideTime)); err != nil {
 		return err
 	}
-	without.visible, without.pages = append(without.visible, again.visible...), append(without.pages, again.pages...)
 	stop()
 	if err := <-ended; err != nil {
 		return err
@@ -119,21 +111,11 @@ func (r *renaming) measure(ctx context.Context) error {
 		Limit: bare.Seconds(), LimitIs: "one bare UPDATE of the same rows, nothing beside it",
 	})
 	r.Report.Add(measure.Figure{Name: "    memory of the process above idle, at its peak", Value: peak - idle, Unit: "MiB"}.Below(256))
-	for _, f := range []struct {
-		name            string
-		during, without []time.Duration
-	}{
-		{"    append → projected in other workspaces meanwhile, p99", during.visible, without.visible},
-		{"    a page of the client's time entries meanwhile, p99", during.pages, without.pages},
-	} {
-		r.Report.Add(measure.Figure{
-			Name: f.name, Value: measure.Quantile(f.during, 0.99), Unit: "ms",
-			Limit: measure.Quantile(f.without, 0.99), LimitIs: "the same before it and 10 s after it",
-		}.RatioAtMost(1.5))
-	}
+	const beforeAndAfter = "the same before it and 10 s after it"
+	r.compare(&during, &without, "client", beforeAndAfter)
 	r.Report.Add(measure.Figure{
 		Name: "    the longest of these pages", Value: measure.Quantile(during.pages, 1), Unit: "ms",
-		Limit: measure.Quantile(without.pages, 1), LimitIs: "the same before it and 10 s after it",
+		Limit: measure.Quantile(without.pages, 1), LimitIs: beforeAndAfter,
 	})
 	return nil
 }
@@ -145,13 +127,21 @@ func (r *renaming) rename(ctx context.Context) error {
 
 // change appends an entry and waits until the workspace shows it.
 func (r *renaming) change(ctx context.Context, typ, data string) error {
-	projected, unsubscribe := r.Notifier.Subscribe(eventlog.TopicProjected)
-	defer unsubscribe()
 	d, err := domain.NewDraft(renamedWorkspace, typ, []byte(data))
 	if err != nil {
 		return fmt.Errorf("cannot make an entry of the type %s: %w", typ, err)
 	}
-	if _, err := r.Log.Append(ctx, d); err != nil {
+	return r.shown(ctx, func() error {
+		_, err := r.Log.Append(ctx, d)
+		return err
+	})
+}
+
+// shown makes a change, and waits until the workspace shows it.
+func (r *renaming) shown(ctx context.Context, change func() error) error {
+	projected, unsubscribe := r.Notifier.Subscribe(eventlog.TopicProjected)
+	defer unsubscribe()
+	if err := change(); err != nil {
 		return err
 	}
 	return await(ctx, projected, renamedWorkspace)
@@ -220,6 +210,32 @@ func (r *renaming) beside(ctx context.Context, work func(context.Context) error)
 		err = failed
 	}
 	return n, err
+}
+
+// alone measures what others notice while nothing is changed, once the server has settled, and adds that
+// to without.
+func (r *renaming) alone(ctx context.Context, without *noticed, settle, measured time.Duration) error {
+	if _, err := r.beside(ctx, after(settle)); err != nil {
+		return err
+	}
+	n, err := r.beside(ctx, after(measured))
+	without.visible, without.pages = append(without.visible, n.visible...), append(without.pages, n.pages...)
+	return err
+}
+
+// compare reports what others noticed of a change. whose are the time entries that pages showed.
+func (r *renaming) compare(during, without *noticed, whose, limitIs string) {
+	for _, f := range []struct {
+		name            string
+		during, without []time.Duration
+	}{
+		{"    append → projected in other workspaces meanwhile, p99", during.visible, without.visible},
+		{"    a page of the " + whose + "'s time entries meanwhile, p99", during.pages, without.pages},
+	} {
+		r.Report.Add(measure.Figure{
+			Name: f.name, Value: measure.Quantile(f.during, 0.99), Unit: "ms", Limit: measure.Quantile(f.without, 0.99), LimitIs: limitIs,
+		}.RatioAtMost(1.5))
+	}
 }
 
 // appendBeside appends to one other workspace after the other, and notes how long

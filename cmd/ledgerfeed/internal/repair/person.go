@@ -48,7 +48,8 @@ func findPersonCommand(env *cli.Env) *cobra.Command {
 		Short: "Find clients and contractors by a name, an address or any other text about them",
 		Long: `Find the clients and contractors that a text is about: a name, an email address, a phone
 number, or a part of a description. The command reads every value that is detached from the
-log of the workspace, old ones as well. Upper and lower case are the same.`,
+log of the workspace, old ones as well. Upper and lower case, accents, and the spaces and
+signs in phone numbers make no difference. First and last name can be searched together.`,
 		Args: cli.ExactArgs(1),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
 			if workspace == "" || args[0] == "" {
