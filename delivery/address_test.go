@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,13 +92,7 @@ func TestAttemptsAtTheAddressBefore(t *testing.T) {
 	b := setup(t, policy.Settings{Schedule: policy.Schedule{time.Hour, time.Hour}})
 	release := make(chan int)
 	old := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(<-release) })
-	var healthy atomic.Bool
-	healthy.Store(true)
-	next := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
-		if !healthy.Load() {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	})
+	next := testkit.NewReceiver(t, nil)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: old.URL, Events: []string{"all"}}))(t)
 	b.dispatcher()
 	b.append("invoice.reversed", 2)
@@ -117,7 +110,7 @@ func TestAttemptsAtTheAddressBefore(t *testing.T) {
 	if got := testkit.Must(b.store.Get(t.Context(), w.ID))(t); !got.FailingSince.IsZero() {
 		t.Errorf("failing since %v by the address before", got.FailingSince)
 	}
-	healthy.Store(false)
+	next.Answer(http.StatusInternalServerError)
 	b.append("invoice.reversed", 1)
 	var failing *delivery.Webhook
 	testkit.Eventually(t, func() error {

@@ -70,18 +70,14 @@ func TestRetryNow(t *testing.T) {
 func TestResendSeveral(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Schedule: policy.Schedule{}})
-	var healthy atomic.Bool
-	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
-		if !healthy.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})
+	rc := testkit.NewReceiver(t, nil)
+	rc.Answer(http.StatusServiceUnavailable)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	other := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"period.closed"}}))(t)
 	b.dispatcher()
 	b.append("invoice.reversed", 6)
 	list := b.states(w.ID, slices.Repeat([]policy.State{policy.Failed}, 6)...)
-	healthy.Store(true)
+	rc.Answer(http.StatusOK)
 	b.append("charge.deleted", 1)
 	b.states(w.ID, append([]policy.State{policy.Succeeded}, slices.Repeat([]policy.State{policy.Failed}, 6)...)...)
 	b.exec(`UPDATE webhook_delivery SET state = 'cancelled' WHERE event_id = $1`, list[0].EventID)

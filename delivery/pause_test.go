@@ -36,17 +36,12 @@ func (b *bench) pause(w *delivery.Webhook) *delivery.Webhook {
 func TestPauseKeepsEverything(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Schedule: policy.Schedule{time.Millisecond, time.Hour}})
-	var broken atomic.Bool
-	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
-		if broken.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})
+	rc := testkit.NewReceiver(t, nil)
 	w := &testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t).Webhook
 	_, stop := b.dispatcher(func(c *dispatch.Config) { c.Bound = 1 })
 	b.append("invoice.reversed", 3)
 	rc.Wait(t, 3)
-	broken.Store(true)
+	rc.Answer(http.StatusServiceUnavailable)
 	b.append("charge.deleted", 2) // each is tried twice
 	rc.Wait(t, 7)
 	b.states(w.ID, append(slices.Repeat([]policy.State{policy.Pending}, 2), slices.Repeat([]policy.State{policy.Succeeded}, 3)...)...)
@@ -57,7 +52,7 @@ func TestPauseKeepsEverything(t *testing.T) {
 	if again := testkit.Must(w.Pause(t.Context(), b.store))(t); !again.PausedAt.Equal(paused.PausedAt.Time) {
 		t.Errorf("paused once more at %v, want %v", again.PausedAt, paused.PausedAt)
 	}
-	broken.Store(false)
+	rc.Answer(http.StatusOK)
 	waits := b.append("time_entry.approved", 20)
 	stop()
 	b.clock.Advance(2 * time.Hour) // the retries are due
@@ -183,12 +178,8 @@ func last[T any](_ T, err error) error { return err }
 func TestPauseBeyondRetention(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{Schedule: policy.Schedule{time.Hour}, Retention: 24 * time.Hour})
-	var healthy atomic.Bool
-	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
-		if !healthy.Load() {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	})
+	rc := testkit.NewReceiver(t, nil)
+	rc.Answer(http.StatusInternalServerError)
 	w := &testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t).Webhook
 	_, stop := b.dispatcher()
 	b.append("invoice.reversed", 2)
@@ -212,7 +203,7 @@ func TestPauseBeyondRetention(t *testing.T) {
 	if backlog.Events != 1 || backlog.Retries != 2 || backlog.Lost != 3 || backlog.MoreLost {
 		t.Errorf("what waits: %+v", backlog)
 	}
-	healthy.Store(true)
+	rc.Answer(http.StatusOK)
 	b.dispatcher()
 	testkit.Must(w.Resume(t.Context(), b.store))(t)
 	rc.Wait(t, 3)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,19 +16,15 @@ import (
 // outage is a webhook whose receiver works or not.
 type outage struct {
 	*bench
-	works atomic.Bool
-	rc    *testkit.Receiver
-	w     *delivery.Webhook
+	rc *testkit.Receiver
+	w  *delivery.Webhook
 }
 
 func newOutage(t *testing.T, schedule policy.Schedule) *outage {
 	t.Helper()
 	o := &outage{bench: setup(t, policy.Settings{Schedule: schedule})}
-	o.rc = testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
-		if !o.works.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})
+	o.rc = testkit.NewReceiver(t, nil)
+	o.rc.Answer(http.StatusServiceUnavailable)
 	made := testkit.Must(o.store.Create(t.Context(), workspace, delivery.Definition{URL: o.rc.URL, Events: []string{"all"}}))(t)
 	o.w = &made.Webhook
 	return o
@@ -50,11 +45,11 @@ func TestRecover(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t, policy.Schedule{time.Hour})
 	began := o.clock.Now()
-	o.works.Store(true)
+	o.rc.Answer(http.StatusOK)
 	_, stop := o.dispatcher()
 	o.append("invoice.reversed", 1) // succeeds
 	o.delivered(0, 1)
-	o.works.Store(false)
+	o.rc.Answer(http.StatusServiceUnavailable)
 	o.clock.Advance(time.Minute)
 	failing := o.append("invoice.reversed", 3)
 	o.awaitAttempts(4)
@@ -89,7 +84,7 @@ func TestRecover(t *testing.T) {
 			t.Errorf("from %v to %v: %v", c.since, c.until, err)
 		}
 	}
-	o.works.Store(true)
+	o.rc.Answer(http.StatusOK)
 	if r := testkit.Must(o.store.Recover(t.Context(), o.w.ID, began, &outside))(t); r.Pending != 3 || r.Failed != 3 {
 		t.Errorf("recovered %+v", r)
 	}
@@ -114,16 +109,16 @@ func TestWorksAgain(t *testing.T) {
 	o.dispatcher()
 	few := o.append("invoice.reversed", 2)
 	o.awaitAttempts(2)
-	o.works.Store(true)
+	o.rc.Answer(http.StatusOK)
 	o.append("invoice.reversed", 1)
 	o.delivered(2, 1)
 	if m := testkit.Must(o.store.CountMissed(t.Context(), o.w.ID, o.clock.Now().Add(-time.Hour)))(t); m.Count != 0 || m.Waiting != 2 {
 		t.Errorf("%+v: two wait after two failures", m)
 	}
-	o.works.Store(false)
+	o.rc.Answer(http.StatusServiceUnavailable)
 	many := o.append("invoice.reversed", 3)
 	o.awaitAttempts(6)
-	o.works.Store(true)
+	o.rc.Answer(http.StatusOK)
 	last := o.append("invoice.reversed", 1)
 	got := o.delivered(6, 6)
 	if want := slices.Concat(few, many, last); !slices.Equal(sorted(got), sorted(want)) {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -195,12 +194,8 @@ func TestOneWideLineForEachAttempt(t *testing.T) {
 func TestStatusAndMetrics(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
-	var open atomic.Bool
-	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
-		if !open.Load() {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	})
+	rc := testkit.NewReceiver(t, nil)
+	rc.Answer(http.StatusInternalServerError)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	b.append("invoice.reversed", 5)
 	lag := b.status()

@@ -365,12 +365,8 @@ func (b *bench) failUntilOff(webhookID string, every time.Duration) (w *delivery
 func TestSendAgainWhileOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t, policy.Settings{})
-	var healthy atomic.Bool
-	rc := testkit.NewReceiver(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
-		if !healthy.Load() {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	})
+	rc := testkit.NewReceiver(t, nil)
+	rc.Answer(http.StatusInternalServerError)
 	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: rc.URL, Events: []string{"all"}}))(t)
 	registry := prometheus.NewRegistry()
 	b.dispatcher(func(c *dispatch.Config) { c.Metrics, c.Renew = registry, soon })
@@ -393,7 +389,7 @@ func TestSendAgainWhileOff(t *testing.T) {
 		return d
 	}
 	first := again(policy.Failed)
-	healthy.Store(true)
+	rc.Answer(http.StatusOK)
 	if d := again(policy.Succeeded); len(d.Attempts) != len(newest.Attempts)+2 || len(first.Attempts) != len(newest.Attempts)+1 {
 		t.Errorf("attempts: %d, then %d, then %d", len(newest.Attempts), len(first.Attempts), len(d.Attempts))
 	}

@@ -377,24 +377,21 @@ func tryReadModelsDiffer(x *tried) {
 	x.judge("mended", mended, mended, false)
 }
 
-// hook makes a webhook of acme's whose receiver answers as broken says.
-func (x *tried) hook(broken *atomic.Bool) {
+// hook makes a webhook of acme's and returns its receiver.
+func (x *tried) hook() *testkit.Receiver {
 	x.Helper()
-	receiver := testkit.NewReceiver(x.T, func(_ int, w http.ResponseWriter, _ *http.Request) {
-		if broken.Load() {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	})
+	receiver := testkit.NewReceiver(x.T, nil)
 	x.settings = []string{"LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8", "LEDGERFEED_WEBHOOK_CA_FILE=" + testkit.CAFile(x.T), "LEDGERFEED_RETRY_SCHEDULE=2s,2s,2s,2s,2s,2s,2s,2s,2s,2s,2s,2s,2s,2s,2s,2s,2s,2s,2s,2s"}
 	c := command(x.T, x.url, "webhook", "create", "--workspace", "acme", "--url", receiver.URL, "--events", "all", "--json")
 	c.Env = append(c.Env, x.settings...)
 	if r := runCommand(x.T, c); r.code != cli.ExitDone {
 		x.Fatalf("%+v", r)
 	}
+	return receiver
 }
 
 func tryUndelivered(x *tried) {
-	x.hook(&atomic.Bool{})
+	x.hook()
 	x.serve("api,project")
 	sound := x.until("ledgerfeed_ready", above(0))
 	x.judge("sound", sound, sound, false)
@@ -413,16 +410,15 @@ func tryUndelivered(x *tried) {
 }
 
 func tryWebhooksFail(x *tried) {
-	var fails atomic.Bool
-	x.hook(&fails)
+	receiver := x.hook()
 	x.serve("api,project,deliver")
 	sound := x.until("ledgerfeed_ready", above(0))
 	x.judge("sound", sound, sound, false)
-	fails.Store(true)
+	receiver.Answer(http.StatusInternalServerError)
 	x.append("invoice.issued", `{"invoice_id":"in_1","invoice_number":"1","amount":"420.00"}`)
 	broken := x.until(`ledgerfeed_webhooks{state="failing"`, above(0))
 	x.judge("broken", broken, broken, true)
-	fails.Store(false) // nothing is to be done: it is tried again
+	receiver.Answer(http.StatusOK) // nothing is to be done: it is tried again
 	mended := x.until(`ledgerfeed_webhooks{state="failing"`, zero)
 	x.judge("mended", mended, mended, false)
 }

@@ -57,7 +57,7 @@ func (x *tried) another(roles string) (serving *process, admin string) {
 }
 
 func tryRoleGone(x *tried) {
-	x.hook(&atomic.Bool{})
+	x.hook()
 	delivering, admin := x.another("deliver")
 	x.serve("api,project")
 	sound := x.until(`ledgerfeed_webhooks{state="on"`, above(0)).with(scrapeOf(x.T, admin))
@@ -268,14 +268,13 @@ func tryMailFails(x *tried) {
 	if err := l.Close(); err != nil { // nobody listens
 		x.Fatal(err)
 	}
-	var fails atomic.Bool
-	x.hook(&fails)
+	receiver := x.hook()
 	x.exec(`UPDATE workspace SET notify_email = 'finance@example.com'`)
 	x.settings = append(x.settings, "LEDGERFEED_SMTP_URL=smtp://"+address, "LEDGERFEED_MAIL_FROM=ledgerfeed@example.com", "LEDGERFEED_TURN_OFF_AFTER=9s")
 	x.serve("api,project,deliver")
 	sound := x.until("ledgerfeed_state_read_timestamp_seconds", above(0))
 	x.judge("sound", sound, sound, false)
-	fails.Store(true)
+	receiver.Answer(http.StatusInternalServerError)
 	x.append("invoice.issued", `{"invoice_id":"in_1","invoice_number":"1","amount":"420.00"}`)
 	broken := x.until("ledgerfeed_mails_failing", above(0))
 	x.judge("broken", broken, broken, true)

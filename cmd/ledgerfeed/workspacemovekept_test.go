@@ -7,7 +7,6 @@ import (
 	"net/http/cookiejar"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,12 +23,8 @@ func (h *movingWorkspace) withWhatPeopleHave() {
 	const scopes = "events:read,clients:read"
 	revoked, limited := h.newKey("revoked meanwhile", scopes, 1000), h.newKey("limited", scopes, 1_000_000)
 
-	var well atomic.Bool
-	failing := testkit.NewReceiver(h.T, func(_ int, w http.ResponseWriter, _ *http.Request) {
-		if !well.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})
+	failing := testkit.NewReceiver(h.T, nil)
+	failing.Answer(http.StatusServiceUnavailable)
 	var hook struct{ ID string }
 	if err := json.Unmarshal([]byte(h.run(0, "webhook", "create", "--workspace", h.id, "--url", failing.URL, "--events", "invoice.reversed", "--json")), &hook); err != nil {
 		h.Fatal(err)
@@ -105,7 +100,7 @@ func (h *movingWorkspace) withWhatPeopleHave() {
 		return nil
 	})
 
-	well.Store(true)
+	failing.Answer(http.StatusOK)
 	testkit.Eventually(h.T, func() error {
 		return h.query(1, `SELECT CASE WHEN count(*) FILTER (WHERE state = 'succeeded' AND jsonb_array_length(attempts) > 1) = 1 THEN ''
 			ELSE coalesce(string_agg(state || ' ' || attempts::text, ', '), 'none') END FROM webhook_delivery d

@@ -26,9 +26,10 @@ type Received struct {
 // keeps the requests it gets. CAFile holds its certificate.
 type Receiver struct {
 	*httptest.Server
-	mu   sync.Mutex
-	got  []Received
-	more chan struct{}
+	mu     sync.Mutex
+	got    []Received
+	status int // of the answers to come; 0: 200
+	more   chan struct{}
 }
 
 // NewReceiver starts a Receiver that answers 200, or what handler writes; n is the
@@ -40,14 +41,17 @@ func NewReceiver(t testing.TB, handler func(n int, w http.ResponseWriter, r *htt
 		body, _ := io.ReadAll(r.Body)
 		rc.mu.Lock()
 		rc.got = append(rc.got, Received{r.Header, string(body), time.Now()})
-		n := len(rc.got)
+		n, status := len(rc.got), rc.status
 		rc.mu.Unlock()
 		select {
 		case rc.more <- struct{}{}:
 		default:
 		}
-		if handler != nil {
+		switch {
+		case handler != nil:
 			handler(n, w, r)
+		case status != 0:
+			w.WriteHeader(status)
 		}
 	}))
 	rc.EnableHTTP2 = true
@@ -55,6 +59,14 @@ func NewReceiver(t testing.TB, handler func(n int, w http.ResponseWriter, r *htt
 	rc.StartTLS()
 	t.Cleanup(func() { rc.CloseClientConnections(); rc.Close() })
 	return rc
+}
+
+// Answer sets the status of the answers, by a Receiver without a handler, to the requests that it gets from
+// now on. The requests that Count and Wait have told of keep the status that was set when they came.
+func (r *Receiver) Answer(status int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status = status
 }
 
 // Count is the number of requests so far.
