@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"archive/zip"
 	"cmp"
 	"encoding/csv"
 	"errors"
@@ -445,7 +446,9 @@ func (w *workbook) end() error {
 	}
 	_ = http.NewResponseController(w.r.W).SetWriteDeadline(time.Now().Add(sendTime)) // a connection of a test has none
 	begin(w.r, w.name, "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet")
-	if err := w.file.Write(w.r.W); err != nil {
+	// By itself the library keeps the whole file in memory before it writes.
+	w.file.SetZipWriter(func(io.Writer) excelize.ZipWriter { return zip.NewWriter(w.r.W) })
+	if err := w.file.Write(io.Discard); err != nil {
 		panic(http.ErrAbortHandler) // as above
 	}
 	return nil

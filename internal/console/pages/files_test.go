@@ -1,12 +1,21 @@
 package pages
 
 import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/xuri/excelize/v2"
 	"pgregory.net/rapid"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 )
 
 // TestNoFormula: no text of a file begins a formula, wherever a spreadsheet ends a cell, and other texts
@@ -55,5 +64,53 @@ func TestDecimalComma(t *testing.T) {
 		if decimalComma(accepted) != want {
 			t.Errorf("%q: %v", accepted, !want)
 		}
+	}
+}
+
+// largestWrite keeps a file and the size of the largest part that was written at once.
+type largestWrite struct {
+	*httptest.ResponseRecorder
+	most int
+}
+
+func (w *largestWrite) Write(p []byte) (int, error) {
+	w.most = max(w.most, len(p))
+	return w.ResponseRecorder.Write(p)
+}
+
+// TestAWorkbookIsSentInParts: a large workbook is not put together in memory.
+func TestAWorkbookIsSentInParts(t *testing.T) {
+	t.Parallel()
+	answer := &largestWrite{ResponseRecorder: httptest.NewRecorder()}
+	request := &web.Request{Request: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/files/notes.xlsx", http.NoBody), W: answer}
+	note := column{label: "Note", field: &jsonform.FieldDescription{Name: "note", Form: domain.FormText}}
+	w, err := newWorkbook(request, "notes.xlsx", &list{Name: "Notes"}, []column{note})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	var last string
+	for range 1000 {
+		incompressible := make([]byte, 15_000)
+		_, _ = rand.Read(incompressible)
+		last = base64.StdEncoding.EncodeToString(incompressible)
+		if err := w.add(record{"note": strconv.Quote(last)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.end(); err != nil {
+		t.Fatal(err)
+	}
+	size := answer.Body.Len()
+	if size < 10<<20 || answer.most > 1<<20 {
+		t.Errorf("of %d bytes, %d were written at once", size, answer.most)
+	}
+	book, err := excelize.OpenReader(bytes.NewReader(answer.Body.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = book.Close() }()
+	if got, err := book.GetCellValue("Notes", "A1001"); err != nil || got != last {
+		t.Errorf("the last of %d notes is %.20q, want %.20q (%v)", 1000, got, last, err)
 	}
 }
