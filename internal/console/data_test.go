@@ -147,7 +147,7 @@ func TestData(t *testing.T) {
 	pay := []string{"998.59", "133.15", "141.57", "142.57", "277.12", "155.00", "own cost", "pm_1", "Payout"}
 
 	viewer.get("/data/invoices").has("INV-1", `href="/data/invoices/in_1"`, `href="/data/clients/cl_1"`, "Northwind &lt;b&gt;Clinic", "1,275.71", "October 2026", "sent", "Add up all of it", "Unpaid").hasNot(pay...)
-	viewer.get("/data/invoices?open=true&date_from=2026-10-01&date_to=2026-10-31").has("INV-1", "In all of this selection", "From 2026-10-01", `href="/data/invoices?date_from=2026-10-01&amp;open=true"`, "/files/invoices.csv?date_from=2026-10-01&amp;date_to=2026-10-31&amp;open=true").hasNot(pay...)
+	viewer.get("/data/invoices?open=true&date_from=2026-10-01&date_to=2026-10-31").has("INV-1", "In all of this selection", "Not paid yet", "From: 2026-10-01", `href="/data/invoices?date_from=2026-10-01&amp;open=true"`, "/files/invoices.csv?date_from=2026-10-01&amp;date_to=2026-10-31&amp;open=true").hasNot(pay...)
 	whole := "An invoice counts in full when any of its days lies in the range"
 	viewer.get("/data/invoices?date_from=2026-10-01").has(whole)
 	viewer.get("/data/invoices?totals=all").has("In all").hasNot(whole)

@@ -546,7 +546,7 @@ func (b *dataListBody) filter(l *list, chosen url.Values, page *readapi.Page) {
 					without[name] = values
 				}
 			}
-			b.Chips = append(b.Chips, chip{f.Label + " " + optionLabel(param.Name, f.Value), l.address(without)})
+			b.Chips = append(b.Chips, chip{chosenLabel(&f), l.address(without)})
 		}
 	}
 }
@@ -555,6 +555,17 @@ func (b *dataListBody) filter(l *list, chosen url.Values, page *readapi.Page) {
 // days lies in, so that the totals of several ranges do not add up.
 func (b *dataListBody) CountsWhole() bool {
 	return b.List.Slug == "invoices" && slices.ContainsFunc(b.Filters, func(f filterField) bool { return f.Type == "date" && f.Value != "" })
+}
+
+// chosenLabel says what a filter finds.
+func chosenLabel(f *filterField) string {
+	switch {
+	case f.Name == "open" && f.Value == "true":
+		return "Not paid yet"
+	case f.Name == "open":
+		return "Not open"
+	}
+	return f.Label + ": " + optionLabel(f.Name, f.Value)
 }
 
 func filterLabel(name string) string {
