@@ -238,12 +238,9 @@ func (s *stand) drafts(lines ...string) []domain.Draft {
 // history returns the first n lines of an agency's history that ends at end.
 func history(t testing.TB, workspaceID string, seed uint64, end time.Time, span time.Duration, n int) []string {
 	t.Helper()
-	g, err := scenario.New(scenario.Config{
+	g := scenario.New(scenario.Config{
 		WorkspaceID: workspaceID, Seed: seed, Start: end.Add(-span), End: end, Entries: n, Clients: 4, Contractors: 3,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var lines []string
 	for {
 		line, ok := g.Next()

@@ -36,9 +36,9 @@ func newDrillProducer(t *testing.T, n int) *drillProducer {
 	t.Helper()
 	p := &drillProducer{workspaceID: fmt.Sprintf("agency-%d", n)}
 	end := time.Date(2026, 2, 20, 0, 0, 0, 0, time.UTC)
-	g := testkit.Must(scenario.New(scenario.Config{
+	g := scenario.New(scenario.Config{
 		WorkspaceID: p.workspaceID, Seed: uint64(n + 1), Start: end.AddDate(0, 0, -35), End: end, Entries: 15_000, Clients: 40, Contractors: 20,
-	}))(t)
+	})
 	for line, ok := g.Next(); ok; line, ok = g.Next() {
 		// Appended now, so that it is an event of now.
 		var entry map[string]json.RawMessage

@@ -134,12 +134,9 @@ func appendHistory(ctx context.Context, database string, entries int) error {
 	}
 	defer closeLog()
 	end := time.Date(2026, 2, 20, 0, 0, 0, 0, time.UTC)
-	g, err := scenario.New(scenario.Config{
+	g := scenario.New(scenario.Config{
 		WorkspaceID: "agency", Seed: 7, Start: end.AddDate(0, 0, -35), End: end, Entries: entries, Clients: 120, Contractors: 40,
 	})
-	if err != nil {
-		return err
-	}
 	for size := 1; ; size = size%40 + 1 {
 		var batch []domain.Draft
 		for len(batch) < size {

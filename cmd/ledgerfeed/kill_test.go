@@ -100,13 +100,10 @@ func chunks(t *testing.T, workspaces, files int) (names []string) {
 	end := time.Now().UTC().Truncate(24 * time.Hour)
 	var streams []*scenario.Generator
 	for w := range workspaces {
-		g, err := scenario.New(scenario.Config{
+		g := scenario.New(scenario.Config{
 			WorkspaceID: fmt.Sprintf("agency-%d", w), Seed: uint64(w + 1),
 			Start: end.AddDate(0, -3, 0), End: end, Entries: each * files,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		streams = append(streams, g)
 	}
 	dir := t.TempDir()

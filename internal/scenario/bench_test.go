@@ -12,7 +12,7 @@ func BenchmarkNext(b *testing.B) {
 			left := b.N
 			for left > 0 {
 				cfg.Seed++
-				g := newGenerator(b, cfg)
+				g := New(cfg)
 				for left > 0 {
 					if _, ok := g.Next(); !ok {
 						break

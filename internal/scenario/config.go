@@ -1,15 +1,10 @@
 package scenario
 
-import (
-	"errors"
-	"fmt"
-	"time"
-)
+import "time"
 
 const (
 	defaultClients     = 12
 	defaultContractors = 8
-	maxParties         = 10_000
 	// entriesPerClient and entriesPerContractor give a small workspace few parties,
 	// so that even ten entries are not all about parties.
 	entriesPerClient     = 40
@@ -23,7 +18,7 @@ type Config struct {
 	// Seed selects the agency: its parties and everything that happens.
 	Seed uint64
 	// Start and End are the simulated span: lines are created from Start on and
-	// before End. Both must be in the years 1970 to 9900.
+	// before End, which comes after it.
 	Start, End time.Time
 	// Clients (default 12) and Contractors (default 8) size the agency. With
 	// few Entries the defaults are smaller, down to one of each.
@@ -50,36 +45,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate returns every mistake, in one error.
-func (c Config) validate() error {
-	var errs []error
-	if !isID(c.WorkspaceID) {
-		errs = append(errs, fmt.Errorf("workspace id %q: want 1 to 64 of A-Z a-z 0-9 _ -", c.WorkspaceID))
-	}
-	if c.Start.UTC().Year() < 1970 || c.End.UTC().Year() > 9900 {
-		errs = append(errs, errors.New("span: want the years 1970 to 9900"))
-	}
-	if endMilli(c) <= startMilli(c) {
-		errs = append(errs, fmt.Errorf("span: end %s is not a millisecond after start %s",
-			c.End.Format(time.RFC3339Nano), c.Start.Format(time.RFC3339Nano)))
-	}
-	for _, size := range [...]struct {
-		name string
-		n    int
-	}{{"clients", c.Clients}, {"contractors", c.Contractors}} {
-		if size.n < 0 || size.n > maxParties {
-			errs = append(errs, fmt.Errorf("%s %d: want 0 (the default) to %d", size.name, size.n, maxParties))
-		}
-	}
-	if c.Entries < 0 {
-		errs = append(errs, fmt.Errorf("entries %d: want 0 (all of the span) or more", c.Entries))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("scenario: %w", err)
-	}
-	return nil
-}
-
 // startMilli is the first whole millisecond of the span.
 func startMilli(c Config) int64 {
 	ms := c.Start.UnixMilli()
@@ -91,18 +56,3 @@ func startMilli(c Config) int64 {
 
 // endMilli is the first millisecond that is no longer in the span.
 func endMilli(c Config) int64 { return c.End.UnixMilli() }
-
-// isID reports whether s has the form of ids in the log contract.
-func isID(s string) bool {
-	if len(s) < 1 || len(s) > 64 {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
-}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
 )
 
 // fold is a small fold of the log contract: enough to know which entries are
@@ -87,7 +89,7 @@ func (f *fold) line(l Line) {
 		f.t.Errorf("%s %s: %v", l.ID, l.Type, err)
 		return
 	}
-	if !isID(l.ID) || f.ids[l.ID] {
+	if !domain.IsID(l.ID) || f.ids[l.ID] {
 		f.t.Errorf("id %q has the wrong form or is not new", l.ID)
 	}
 	f.ids[l.ID] = true

@@ -11,11 +11,8 @@ type Generator struct {
 	workload   workload
 }
 
-// New prepares the history of an agency, or says all that is wrong with cfg.
-func New(cfg Config) (*Generator, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
+// New prepares the history of an agency.
+func New(cfg Config) *Generator {
 	cfg = cfg.withDefaults()
 	s := newSim(cfg.WorkspaceID, newAgency(cfg), rand.New(rand.NewPCG(cfg.Seed, storySeed)))
 	s.history = true
@@ -29,7 +26,7 @@ func New(cfg Config) (*Generator, error) {
 	g.workload = newWorkload(g)
 	g.planParties()
 	s.queue.push(g.start, g.planDay)
-	return g, nil
+	return g
 }
 
 // storySeed selects the PCG stream of a history; that of the agency is another.

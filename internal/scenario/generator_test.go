@@ -7,15 +7,6 @@ import (
 	"time"
 )
 
-func newGenerator(t testing.TB, cfg Config) *Generator {
-	t.Helper()
-	g, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
 // all takes every line of a history.
 func all(t testing.TB, cfg Config) []Line {
 	t.Helper()
@@ -27,7 +18,7 @@ func all(t testing.TB, cfg Config) []Line {
 // are meant to be anomalies.
 func history(t testing.TB, cfg Config) (lines []Line, anomalous int64) {
 	t.Helper()
-	g := newGenerator(t, cfg)
+	g := New(cfg)
 	last := cfg.Start
 	for {
 		l, ok := g.Next()
@@ -197,7 +188,7 @@ func TestLinesDoNotShareMemory(t *testing.T) {
 	cfg := testConfig(5)
 	cfg.Entries = 3_000
 	want := stream(all(t, cfg))
-	g := newGenerator(t, cfg)
+	g := New(cfg)
 	var got []byte
 	for l, ok := g.Next(); ok; l, ok = g.Next() {
 		got = l.AppendNDJSON(got)

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"time"
 )
 
@@ -25,15 +26,11 @@ const livingSeed = 0x8cb92ba72f3d8dd7
 
 // NewLiving prepares the stories that follow position base of the workspace's log.
 // Ids contain base, so a new Living needs the position that the log has reached by
-// then, or ids would repeat. cfg is one that New takes; sizes that are out of range
-// are moved into it.
+// then, or ids would repeat. cfg is the one that New got.
 func NewLiving(cfg Config, base int64) *Living {
 	cfg = cfg.withDefaults()
-	cfg.Clients = min(max(cfg.Clients, 1), maxParties)
-	cfg.Contractors = min(max(cfg.Contractors, 1), maxParties)
-	base = max(base, 0)
 	s := newSim(cfg.WorkspaceID, newAgency(cfg), rand.New(rand.NewPCG(cfg.Seed, livingSeed^uint64(base))))
-	s.idBase = "l" + base36(base) + "_"
+	s.idBase = "l" + strconv.FormatInt(base, 36) + "_"
 	s.eventID = "evt_" + s.idBase
 	l := &Living{sim: s}
 	// Only the founders are sure to have joined in a history that Entries cut short.

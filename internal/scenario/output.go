@@ -1,9 +1,6 @@
 package scenario
 
-import (
-	"strconv"
-	"time"
-)
+import "time"
 
 // output turns entries into lines, and numbers what they are about.
 type output struct {
@@ -61,6 +58,3 @@ func (o *output) id(kind string, n *int64) string {
 	b = append(b, o.idBase...)
 	return string(appendDigits(b, *n, 6))
 }
-
-// base36 is the short form of numbers inside ids.
-func base36(n int64) string { return strconv.FormatInt(max(n, 0), 36) }

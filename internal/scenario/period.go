@@ -1,5 +1,10 @@
 package scenario
 
+import (
+	"fmt"
+	"time"
+)
+
 // cycle says how often a client is billed.
 type cycle uint8
 
@@ -30,20 +35,18 @@ func (c cycle) days() int {
 
 // period returns the period that a day is in.
 func (c cycle) period(d day) period {
+	date := d.date()
 	if c == monthly {
-		return monthOf(d)
+		first := time.Date(date.Year(), date.Month(), 1, 0, 0, 0, 0, time.UTC)
+		next := first.AddDate(0, 1, 0)
+		return period{date.Format("2006-01"), dayOf(first.UnixMilli()), dayOf(next.UnixMilli()) - 1}
 	}
-	year, week := isoWeek(d)
+	year, week := date.ISOWeek()
 	monday := d - day(d.weekday())
-	b := make([]byte, 0, 9)
-	b = appendDigits(b, int64(year), 4)
 	if c == weekly {
-		b = append(b, "-W"...)
-		return period{string(appendDigits(b, int64(week), 2)), monday, monday + 6}
+		return period{fmt.Sprintf("%04d-W%02d", year, week), monday, monday + 6}
 	}
-	b = append(b, "-BW"...)
-	n := (week + 1) / 2
-	key := string(appendDigits(b, int64(n), 2))
+	key := fmt.Sprintf("%04d-BW%02d", year, (week+1)/2)
 	switch {
 	case week%2 == 0:
 		return period{key, monday - 7, monday + 6}
@@ -52,25 +55,4 @@ func (c cycle) period(d day) period {
 	default:
 		return period{key, monday, monday + 13}
 	}
-}
-
-func monthOf(d day) period {
-	y, m, _ := d.civil()
-	b := make([]byte, 0, 7)
-	b = appendDigits(b, int64(y), 4)
-	b = append(b, '-')
-	b = appendDigits(b, int64(m), 2)
-	next, nm := y, m+1
-	if nm > 12 {
-		next, nm = y+1, 1
-	}
-	return period{string(b), dayFrom(y, m, 1), dayFrom(next, nm, 1) - 1}
-}
-
-// isoWeek returns the ISO 8601 year and week, which are those of the week's
-// Thursday.
-func isoWeek(d day) (year, week int) {
-	thursday := d - day(d.weekday()) + 3
-	year, _, _ = thursday.civil()
-	return year, int(thursday-dayFrom(year, 1, 1))/7 + 1
 }

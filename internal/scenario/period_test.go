@@ -6,28 +6,29 @@ import (
 	"time"
 )
 
-// The calendar is compared with package time, day by day.
-func TestCalendarAgreesWithTime(t *testing.T) {
+// on is a day by its date.
+func on(year int, month time.Month, dayOfMonth int) day {
+	return dayOf(time.Date(year, month, dayOfMonth, 0, 0, 0, 0, time.UTC).UnixMilli())
+}
+
+func TestDays(t *testing.T) {
 	t.Parallel()
-	first := dayFrom(1969, 12, 1)
-	for d := first; d < dayFrom(2130, 1, 1); d++ {
-		want := time.Unix(int64(d)*86400, 0).UTC()
-		y, m, dd := d.civil()
-		if y != want.Year() || m != int(want.Month()) || dd != want.Day() {
-			t.Fatalf("day %d: %04d-%02d-%02d, want %s", d, y, m, dd, want.Format(time.DateOnly))
+	for _, tc := range []struct {
+		day     day
+		text    string
+		weekday int
+	}{
+		{-1, "1969-12-31", 2},
+		{0, "1970-01-01", 3},
+		{on(2024, 2, 29), "2024-02-29", 3},
+		{on(2026, 10, 18), "2026-10-18", 6},
+		{on(2026, 10, 19), "2026-10-19", 0},
+	} {
+		if got := string(tc.day.append(nil)); got != tc.text || tc.day.weekday() != tc.weekday {
+			t.Errorf("day %d is %s, weekday %d, want %s and %d", tc.day, got, tc.day.weekday(), tc.text, tc.weekday)
 		}
-		if back := dayFrom(y, m, dd); back != d {
-			t.Fatalf("%s: day %d, want %d", want.Format(time.DateOnly), back, d)
-		}
-		if got, want := d.weekday(), (int(want.Weekday())+6)%7; got != want {
-			t.Fatalf("day %d: weekday %d, want %d", d, got, want)
-		}
-		if got := string(d.append(nil)); got != want.Format(time.DateOnly) {
-			t.Fatalf("day %d is written %s", d, got)
-		}
-		year, week := isoWeek(d)
-		if wy, ww := want.ISOWeek(); year != wy || week != ww {
-			t.Fatalf("%s: ISO week %d-%d, want %d-%d", want.Format(time.DateOnly), year, week, wy, ww)
+		if last := tc.day.start() + fullDay - 1; dayOf(last) != tc.day {
+			t.Errorf("the last moment of %s is in day %d", tc.text, dayOf(last))
 		}
 	}
 }
@@ -35,10 +36,10 @@ func TestCalendarAgreesWithTime(t *testing.T) {
 func TestPeriodsTileTheCalendar(t *testing.T) {
 	t.Parallel()
 	for c := monthly; c < cycles; c++ {
-		d := dayFrom(2000, 1, 1)
+		d := on(2000, 1, 1)
 		p := c.period(d)
 		seen := map[string]bool{}
-		for ; d < dayFrom(2060, 1, 1); d++ {
+		for ; d < on(2060, 1, 1); d++ {
 			got := c.period(d)
 			if d > p.end {
 				if got.start != p.end+1 {

@@ -1,5 +1,7 @@
 package scenario
 
+import "container/heap"
+
 // event is one planned step. Steps at the same moment run in the order in which they
 // were planned, by seq; the order does not depend on the shape of the heap.
 type event struct {
@@ -8,14 +10,32 @@ type event struct {
 	run func()
 }
 
-func (e event) before(o event) bool {
-	return e.at < o.at || e.at == o.at && e.seq < o.seq
+// events is a heap of events, earliest first.
+type events []event
+
+func (e events) Len() int { return len(e) }
+
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
 }
 
-// queue is a binary heap of events, earliest first. container/heap would allocate for
-// every event, which it takes as an interface.
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+
+// Push implements heap.Interface.
+func (e *events) Push(planned any) { *e = append(*e, planned.(event)) }
+
+// Pop implements heap.Interface.
+func (e *events) Pop() any {
+	last := len(*e) - 1
+	taken := (*e)[last]
+	(*e)[last] = event{} // so that the step's memory can be freed
+	*e = (*e)[:last]
+	return taken
+}
+
+// queue holds the planned steps.
 type queue struct {
-	heap []event
+	heap events
 	seq  uint64
 }
 
@@ -24,18 +44,7 @@ func (q *queue) len() int { return len(q.heap) }
 // push plans run for the moment at.
 func (q *queue) push(at int64, run func()) {
 	q.seq++
-	e := event{at, q.seq, run}
-	q.heap = append(q.heap, e)
-	i := len(q.heap) - 1
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !e.before(q.heap[parent]) {
-			break
-		}
-		q.heap[i] = q.heap[parent]
-		i = parent
-	}
-	q.heap[i] = e
+	heap.Push(&q.heap, event{at, q.seq, run})
 }
 
 // next returns the moment of the earliest event.
@@ -47,33 +56,7 @@ func (q *queue) next() (at int64, ok bool) {
 }
 
 // pop removes and returns the earliest event; the queue must not be empty.
-func (q *queue) pop() event {
-	top := q.heap[0]
-	n := len(q.heap) - 1
-	e := q.heap[n]
-	q.heap[n] = event{} // so that the step's memory can be freed
-	q.heap = q.heap[:n]
-	if n == 0 {
-		return top
-	}
-	i := 0
-	for {
-		child := 2*i + 1
-		if child >= n {
-			break
-		}
-		if child+1 < n && q.heap[child+1].before(q.heap[child]) {
-			child++
-		}
-		if !q.heap[child].before(e) {
-			break
-		}
-		q.heap[i] = q.heap[child]
-		i = child
-	}
-	q.heap[i] = e
-	return top
-}
+func (q *queue) pop() event { return heap.Pop(&q.heap).(event) }
 
 // due counts the events before the moment limit.
 func (q *queue) due(limit int64) int {

@@ -1,5 +1,7 @@
 package scenario
 
+import "time"
+
 // workload decides how much work a day brings: as much as the agency has contractors
 // for, or more where the Config asks for more lines.
 //
@@ -90,10 +92,10 @@ func weights(first, last day) float64 {
 
 // season is how busy the time of the year is.
 func season(d day) float64 {
-	switch _, m, dd := d.civil(); {
-	case m == 12 && dd >= 24:
+	switch _, m, dd := d.date().Date(); {
+	case m == time.December && dd >= 24:
 		return 0.3
-	case m == 8:
+	case m == time.August:
 		return 0.75
 	default:
 		return 1

@@ -171,10 +171,7 @@ func (b *Bench) fold(workspaceID string) *domain.State {
 func Generate(t testing.TB, workspaceID string, seed uint64, n int) []domain.Draft {
 	t.Helper()
 	end := time.Now().UTC().Truncate(24 * time.Hour)
-	g, err := scenario.New(scenario.Config{WorkspaceID: workspaceID, Seed: seed, Start: end.AddDate(-1, 0, 0), End: end})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := scenario.New(scenario.Config{WorkspaceID: workspaceID, Seed: seed, Start: end.AddDate(-1, 0, 0), End: end})
 	var drafts []domain.Draft
 	for len(drafts) < n {
 		line, ok := g.Next()

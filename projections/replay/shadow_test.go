@@ -228,12 +228,9 @@ func (h *largestHeap) measure(context.Context, int) error {
 func (b *bench) large(entries int) {
 	b.t.Helper()
 	end := time.Now().UTC().Truncate(24 * time.Hour)
-	g, err := scenario.New(scenario.Config{
+	g := scenario.New(scenario.Config{
 		WorkspaceID: "large", Seed: 1, Start: end.AddDate(-1, 0, 0), End: end, Entries: entries, Clients: 200, Contractors: 150,
 	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
 	var drafts []domain.Draft
 	for line, ok := g.Next(); ok; line, ok = g.Next() {
 		d, err := domain.DecodeDraft(line.AppendNDJSON(nil))

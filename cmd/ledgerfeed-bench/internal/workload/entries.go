@@ -28,11 +28,7 @@ func Reversed(workspaceID, id string) domain.Draft {
 // Samples are realistic drafts without id and publish time, to be appended in any
 // workspace and order.
 func Samples(n int) ([]domain.Draft, error) {
-	s, err := newStream("w", 1, n)
-	if err != nil {
-		return nil, err
-	}
-	drafts, err := s.next(n)
+	drafts, err := newStream("w", 1, n).next(n)
 	unpublished(drafts)
 	return drafts, err
 }
@@ -43,10 +39,7 @@ func Fill(ctx context.Context, db *measure.Database, workspaces, each int) error
 	const batch = 1000
 	var drafts []domain.Draft
 	for w := range workspaces {
-		stream, err := newStream(WorkspaceID(w), w+1, each)
-		if err != nil {
-			return err
-		}
+		stream := newStream(WorkspaceID(w), w+1, each)
 		for {
 			more, err := stream.next(batch)
 			if err != nil {
@@ -82,15 +75,11 @@ type stream struct {
 	line      []byte
 }
 
-func newStream(workspaceID string, seed, entries int) (*stream, error) {
+func newStream(workspaceID string, seed, entries int) *stream {
 	end := time.Now().UTC().Truncate(24 * time.Hour)
-	g, err := scenario.New(scenario.Config{
+	return &stream{generator: scenario.New(scenario.Config{
 		WorkspaceID: workspaceID, Seed: uint64(seed), Start: end.AddDate(-2, 0, 0), End: end, Entries: entries,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot make entries to measure with: %w", err)
-	}
-	return &stream{generator: g}, nil
+	})}
 }
 
 // next returns up to n further drafts.

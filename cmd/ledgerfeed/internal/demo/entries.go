@@ -57,10 +57,7 @@ func newAgency(ctx context.Context, pool pg.DB, log *eventlog.Log, clock func() 
 // appendHistory appends the entries of the two years that the log does not have
 // yet: all at the first start, the rest after a start that was interrupted.
 func (a *agency) appendHistory(ctx context.Context) error {
-	g, err := scenario.New(a.scenario)
-	if err != nil {
-		return err
-	}
+	g := scenario.New(a.scenario)
 	head, err := a.log.Head(ctx, workspaceID)
 	if err != nil {
 		return err
