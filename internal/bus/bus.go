@@ -1,5 +1,5 @@
 // Package bus opens message brokers by their URL. A broker needs a Watermill publisher that can
-// report whether it works. The program registers each kind of broker by the scheme of its URLs.
+// report whether it works. NATS JetStream is the only kind so far.
 package bus
 
 import (
@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -45,10 +43,6 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Open opens a Publisher. It does not wait for the broker: Probe reports a broker that cannot be
-// reached. The error says what is wrong with the URL, without its passwords.
-type Open func(address string, cfg Config) (Publisher, error)
-
 // CutParams takes parameters out of an address, gives the value of each to its function in set, and
 // returns the rest. An error does not show passwords.
 func CutParams(address string, set map[string]func(string) error) (rest string, err error) {
@@ -72,18 +66,4 @@ func CutParams(address string, set map[string]func(string) error) (rest string, 
 		address = base + "?" + values.Encode()
 	}
 	return strings.TrimSuffix(address, "?"), nil
-}
-
-// Schemes holds the kinds of brokers by the scheme of their URLs.
-type Schemes map[string]Open
-
-// Open opens the broker at a URL.
-func (s Schemes) Open(address string, cfg Config) (Publisher, error) {
-	scheme, _, found := strings.Cut(address, "://")
-	open := s[scheme]
-	if !found || open == nil {
-		known := slices.Sorted(maps.Keys(s))
-		return nil, fmt.Errorf("the address has no scheme that this program knows; want one that begins with %s://", strings.Join(known, ":// or "))
-	}
-	return open(address, cfg)
 }

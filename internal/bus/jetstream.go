@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,7 +50,8 @@ type JetStream struct {
 	target *Target
 }
 
-// OpenJetStream opens a publisher to a stream. It has the type Open.
+// OpenJetStream opens a publisher to a stream. It does not wait for the server: Probe reports one
+// that cannot be reached. The error says what is wrong with the address, without its passwords.
 func OpenJetStream(address string, cfg Config) (Publisher, error) {
 	target, err := ParseTarget(address)
 	if err != nil {
@@ -184,9 +184,6 @@ type Target struct {
 	CA       string // a file with CA certificates (PEM); empty: the system's
 }
 
-// JetStreamSchemes returns the schemes of JetStream addresses.
-func JetStreamSchemes() []string { return []string{"nats", "tls"} }
-
 var (
 	streamForm  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 	subjectForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){0,7}$`)
@@ -198,7 +195,7 @@ const maxReplicas = 5
 // ParseTarget reads an address. The error does not show passwords.
 func ParseTarget(address string) (*Target, error) {
 	scheme, rest, _ := strings.Cut(address, "://")
-	if !slices.Contains(JetStreamSchemes(), scheme) {
+	if scheme != "nats" && scheme != "tls" {
 		return nil, errors.New("want an address that begins with nats:// or tls://")
 	}
 	hosts, query, _ := strings.Cut(rest, "?")

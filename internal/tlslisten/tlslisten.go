@@ -5,7 +5,6 @@ package tlslisten
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"net"
 	"sync"
 	"time"
@@ -22,7 +21,7 @@ type Listener struct {
 
 	config   *tls.Config
 	accepted chan net.Conn
-	failed   chan error // holds one: why no more are accepted
+	failed   chan error // of Accept of the wrapped listener
 
 	ctx   context.Context // of handshakes
 	stop  context.CancelFunc
@@ -35,55 +34,26 @@ type http1Conn struct{ *tls.Conn }
 // Wrap adds TLS to a listener. Handshakes run concurrently, so that a slow caller delays nobody.
 // The wrapped listener limits how many there are.
 func Wrap(l net.Listener, c *Certificate) *Listener {
-	wrapped := &Listener{Listener: l, config: c.config(), accepted: make(chan net.Conn), failed: make(chan error, 1)}
+	wrapped := &Listener{Listener: l, config: c.config(), accepted: make(chan net.Conn), failed: make(chan error)}
 	wrapped.ctx, wrapped.stop = context.WithCancel(context.Background())
 	wrapped.ended.Go(wrapped.run)
 	return wrapped
 }
 
+// run accepts connections until the listener is closed. It passes errors on to Accept: net/http ends
+// for good, or waits before it calls Accept again, and meanwhile nothing more is accepted here.
 func (l *Listener) run() {
-	pause := shortestPause
 	for {
 		conn, err := l.Listener.Accept()
 		if err == nil {
-			pause = shortestPause
 			l.ended.Go(func() { l.handshake(conn) })
 			continue
 		}
-		if passes(err) && l.pause(pause) {
-			pause = min(2*pause, longestPause)
-			continue
+		select {
+		case l.failed <- err:
+		case <-l.ctx.Done():
+			return
 		}
-		l.failed <- err
-		return
-	}
-}
-
-// Waits after a temporary error of Accept.
-const (
-	shortestPause = 5 * time.Millisecond
-	longestPause  = time.Second
-)
-
-// passes reports whether accepting may succeed later, for example when the process has too many
-// open files.
-func passes(err error) bool {
-	temporary, ok := errors.AsType[interface {
-		error
-		Temporary() bool
-	}](err)
-	return ok && temporary.Temporary()
-}
-
-// pause waits for d. It returns false if the listener was closed meanwhile.
-func (l *Listener) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-l.ctx.Done():
-		return false
 	}
 }
 
@@ -112,8 +82,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 	case conn := <-l.accepted:
 		return conn, nil
 	case err := <-l.failed:
-		l.failed <- err // for the next call
 		return nil, err
+	case <-l.ctx.Done():
+		return nil, net.ErrClosed
 	}
 }
 

@@ -418,16 +418,6 @@ func both(first, others map[string]string) map[string]string {
 	return all
 }
 
-// brokers are the kinds of message brokers. One more is a line here: any Watermill
-// publisher that can be a bus.Publisher.
-func brokers() bus.Schemes {
-	schemes := bus.Schemes{}
-	for _, scheme := range bus.JetStreamSchemes() {
-		schemes[scheme] = bus.OpenJetStream
-	}
-	return schemes
-}
-
 // prepareRelay prepares what sends the log to a message broker.
 func prepareRelay(s *Service, control *pg.Share) error {
 	set := &s.env.Settings
@@ -437,7 +427,7 @@ func prepareRelay(s *Service, control *pg.Share) error {
 	if err != nil {
 		return fmt.Errorf("LEDGERFEED_RELAY_URL: %w", err)
 	}
-	publisher, err := brokers().Open(broker, bus.Config{Name: "ledgerfeed " + o.Name, Logger: s.env.Logger})
+	publisher, err := bus.OpenJetStream(broker, bus.Config{Name: "ledgerfeed " + o.Name, Logger: s.env.Logger})
 	if err != nil {
 		return fmt.Errorf("LEDGERFEED_RELAY_URL: %w", err)
 	}
