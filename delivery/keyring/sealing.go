@@ -29,14 +29,15 @@ type State struct {
 	Lost    []Fingerprint       // keys given up: secrets sealed under them can no longer be opened
 }
 
-// DB is a pool or a transaction.
-type DB interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // ReadState reads the state. It counts old secrets until their overlap ends.
-func ReadState(ctx context.Context, db DB, now time.Time) (*State, error) {
-	rows, err := db.Query(ctx, `
+func ReadState(ctx context.Context, db pg.Querier, now time.Time) (*State, error) {
+	s := &State{Secrets: map[Fingerprint]int{}}
+	var (
+		key   []byte
+		state string
+		n     int
+	)
+	const states = `
 		SELECT fingerprint, state, 0 FROM secret_key WHERE workspace_id = '*' AND state <> 'former'
 		 UNION ALL
 		SELECT s.key, 'stored', count(*) FROM (
@@ -45,17 +46,8 @@ func ReadState(ctx context.Context, db DB, now time.Time) (*State, error) {
 		       SELECT substring(old_secret FOR 8) FROM webhook WHERE old_secret IS NOT NULL AND old_secret_until > $1
 		        UNION ALL
 		       SELECT substring(o.secret FOR 8) FROM webhook, unnest(older_secrets, older_secrets_until) AS o (secret, until) WHERE o.until > $1) s
-		 GROUP BY s.key`, now)
-	if err != nil {
-		return nil, fmt.Errorf("read the fingerprints of the secret keys: %w", err)
-	}
-	s := &State{Secrets: map[Fingerprint]int{}}
-	var (
-		key   []byte
-		state string
-		n     int
-	)
-	_, err = pgx.ForEachRow(rows, []any{&key, &state, &n}, func() error {
+		 GROUP BY s.key`
+	err := pg.ForEach(ctx, db, states, []any{now}, []any{&key, &state, &n}, func() error {
 		var f Fingerprint
 		copy(f[:], key)
 		switch state {
@@ -423,22 +415,15 @@ func resealUnder(ctx context.Context, pool pg.DB, under *Keyring) (n int, err er
 }
 
 // webhook names a webhook with a secret to seal again.
-type webhook struct{ workspaceID, id string }
+type webhook struct{ WorkspaceID, ID string }
 
 // readSealed reads the next webhooks with a secret that is sealed under another key.
 func readSealed(ctx context.Context, pool pg.DB, f Fingerprint, after webhook) ([]webhook, error) {
-	rows, err := pool.Query(ctx, `
+	list, err := pg.Collect(ctx, pool, pgx.RowToStructByPos[webhook], `
 		SELECT workspace_id, webhook_id FROM webhook
 		 WHERE (workspace_id, webhook_id) > ($1, $2) AND (substring(secret FOR 8) <> $3 OR substring(old_secret FOR 8) <> $3
 		        OR EXISTS (SELECT FROM unnest(older_secrets) AS o (secret) WHERE substring(o.secret FOR 8) <> $3))
-		 ORDER BY workspace_id, webhook_id LIMIT $4`, after.workspaceID, after.id, f[:], resealBatch)
-	if err != nil {
-		return nil, fmt.Errorf("read which secrets to seal again: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w webhook, err error) {
-		err = row.Scan(&w.workspaceID, &w.id)
-		return w, err
-	})
+		 ORDER BY workspace_id, webhook_id LIMIT $4`, after.WorkspaceID, after.ID, f[:], resealBatch)
 	if err != nil {
 		return nil, fmt.Errorf("read which secrets to seal again: %w", err)
 	}
@@ -472,12 +457,12 @@ func (w webhook) reseal(ctx context.Context, pool pg.DB, k *Keyring) (changed bo
 			olderBefore       [][]byte
 		)
 		err = tx.QueryRow(ctx, `
-			SELECT secret, old_secret, older_secrets FROM webhook WHERE workspace_id = $1 AND webhook_id = $2 FOR NO KEY UPDATE`, w.workspaceID, w.id).Scan(&before, &oldBefore, &olderBefore)
+			SELECT secret, old_secret, older_secrets FROM webhook WHERE workspace_id = $1 AND webhook_id = $2 FOR NO KEY UPDATE`, w.WorkspaceID, w.ID).Scan(&before, &oldBefore, &olderBefore)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // it was deleted
 		}
 		if err != nil {
-			return fmt.Errorf("read the secret of %s: %w", w.id, err)
+			return fmt.Errorf("read the secret of %s: %w", w.ID, err)
 		}
 		secret, old := w.again(k, before), w.again(k, oldBefore)
 		older := make([][]byte, len(olderBefore))
@@ -487,7 +472,7 @@ func (w webhook) reseal(ctx context.Context, pool pg.DB, k *Keyring) (changed bo
 		if slices.Equal(secret, before) && slices.Equal(old, oldBefore) && slices.EqualFunc(older, olderBefore, slices.Equal) {
 			return nil
 		}
-		_, err = tx.Exec(ctx, `UPDATE webhook SET secret = $3, old_secret = $4, older_secrets = $5 WHERE workspace_id = $1 AND webhook_id = $2`, w.workspaceID, w.id, secret, old, older)
+		_, err = tx.Exec(ctx, `UPDATE webhook SET secret = $3, old_secret = $4, older_secrets = $5 WHERE workspace_id = $1 AND webhook_id = $2`, w.WorkspaceID, w.ID, secret, old, older)
 		if err != nil {
 			return fmt.Errorf("write it: %w", err)
 		}
@@ -495,7 +480,7 @@ func (w webhook) reseal(ctx context.Context, pool pg.DB, k *Keyring) (changed bo
 		return nil
 	})
 	if err != nil && !errors.Is(err, errReplaced) {
-		err = fmt.Errorf("seal the secret of %s again: %w", w.id, err)
+		err = fmt.Errorf("seal the secret of %s again: %w", w.ID, err)
 	}
 	return changed && err == nil, err
 }
@@ -505,9 +490,9 @@ func (w webhook) again(k *Keyring, box []byte) []byte {
 	if box == nil || k.Current(box) {
 		return box
 	}
-	secret, err := k.Open(w.workspaceID, w.id, box)
+	secret, err := k.Open(w.WorkspaceID, w.ID, box)
 	if err != nil {
 		return box
 	}
-	return k.Seal(w.workspaceID, w.id, secret)
+	return k.Seal(w.WorkspaceID, w.ID, secret)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -172,17 +173,14 @@ func adapt(ctx context.Context, m *Mover, to pgx.Tx, before []byte) error {
 
 // reseal seals the webhooks' secrets with the new place's key.
 func reseal(ctx context.Context, m *Mover, to pgx.Tx) error {
-	rows, err := to.Query(ctx, `SELECT webhook_id, secret, old_secret, older_secrets, older_secrets_until FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id`, m.cfg.WorkspaceID)
-	if err != nil {
-		return fmt.Errorf("read the secrets of %s: %w", m.cfg.WorkspaceID, err)
-	}
 	type sealed struct {
 		ID          string
 		Secret, Old []byte
 		Older       [][]byte
 		OlderUntil  []time.Time
 	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[sealed])
+	list, err := pg.Collect(ctx, to, pgx.RowToStructByPos[sealed], `
+		SELECT webhook_id, secret, old_secret, older_secrets, older_secrets_until FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id`, m.cfg.WorkspaceID)
 	if err != nil {
 		return fmt.Errorf("read the secrets of %s: %w", m.cfg.WorkspaceID, err)
 	}

@@ -55,22 +55,18 @@ func (e *Events) Count(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	oldest := Hour.start(e.clock().Add(-hourRetention))
+	type found struct {
+		WorkspaceID string
+		New         bool
+	}
 	// Workspaces that were never counted begin at the oldest hour that is kept. The order is
 	// random, so that concurrent processes do not all try the same workspaces.
-	rows, err := e.pool.Query(ctx, `
+	list, err := pg.Collect(ctx, e.pool, pgx.RowToStructByPos[found], `
 		SELECT v.workspace_id, c.workspace_id IS NULL
 		  FROM log_checkpoint v LEFT JOIN event_rollup_cursor c ON c.workspace_id = v.workspace_id
 		 WHERE v.consumer = 'read_models' AND v.position > coalesce(c.position, 0)
 		 ORDER BY random()
 		 LIMIT $1`, countWorkspaces)
-	if err != nil {
-		return fmt.Errorf("look for events to count: %w", err)
-	}
-	type found struct {
-		WorkspaceID string
-		New         bool
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[found])
 	if err != nil {
 		return fmt.Errorf("look for events to count: %w", err)
 	}

@@ -84,11 +84,7 @@ func (r *Reader) Events(ctx context.Context, workspaceID string, in Range) ([]Co
 }
 
 func (r *Reader) counts(ctx context.Context, what, sql string, args []any) ([]Count, error) {
-	rows, err := r.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the counts of %s: %w", what, err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Count])
+	list, err := pg.Collect(ctx, r.pool, pgx.RowToStructByPos[Count], sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the counts of %s: %w", what, err)
 	}
@@ -121,17 +117,13 @@ func (r *Reader) AnswerLatency(ctx context.Context, workspaceID string, in Range
 }
 
 func (r *Reader) latencies(ctx context.Context, what, sql, workspaceID string, in Range) (*Latencies, error) {
-	rows, err := r.pool.Query(ctx, sql, in.args(workspaceID)...)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read how long %s took: %w", what, err)
-	}
 	all := &Latencies{Spans: make([]Latency, in.Spans), Kinds: map[string]*Latency{}}
 	var (
 		span, bucket int
 		kind         string
 		n            int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&span, &kind, &bucket, &n}, func() error {
+	err := pg.ForEach(ctx, r.pool, sql, in.args(workspaceID), []any{&span, &kind, &bucket, &n}, func() error {
 		if bucket < 1 || bucket > len(all.All) {
 			return nil // a bucket of a later version
 		}
@@ -176,11 +168,7 @@ func (r *Reader) KeysByID(ctx context.Context, workspaceID string, in Range, key
 }
 
 func (r *Reader) keys(ctx context.Context, sql string, args []any) ([]KeyUse, error) {
-	rows, err := r.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the use of keys: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[KeyUse])
+	list, err := pg.Collect(ctx, r.pool, pgx.RowToStructByPos[KeyUse], sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the use of keys: %w", err)
 	}
@@ -200,13 +188,9 @@ type KeySpan struct {
 
 // Key returns the spans in which a key was used.
 func (r *Reader) Key(ctx context.Context, workspaceID string, in Range, keyID string) ([]KeySpan, error) {
-	rows, err := r.pool.Query(ctx, `
+	list, err := pg.Collect(ctx, r.pool, pgx.RowToStructByPos[KeySpan], `
 		SELECT `+spanNumber+`, sum(requests)::bigint, sum(client_errors)::bigint, sum(server_errors)::bigint, sum(rate_limited)::bigint, sum(refused)::bigint, max(peak)
 		  FROM key_rollup WHERE `+inRange+` AND key_id = $6 GROUP BY 1`, append(in.args(workspaceID), keyID)...)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the use of a key: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[KeySpan])
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the use of a key: %w", err)
 	}

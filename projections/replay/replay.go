@@ -167,22 +167,17 @@ func (r *Replayer) readBytes(ctx context.Context, w *workspaceSize) error {
 // progress. The error is a *domain.UnknownWorkspaceError when there is none with
 // that id.
 func (r *Replayer) sizes(ctx context.Context, workspaceID string) ([]workspaceSize, error) {
-	rows, err := r.cfg.Pool.Query(ctx, `
-		SELECT workspace_id, position FROM log_head WHERE $1 = '' OR workspace_id = $1 ORDER BY workspace_id`, workspaceID)
-	if err != nil {
-		return nil, fmt.Errorf("list workspaces: %w", err)
-	}
-	defer rows.Close()
-	var list []workspaceSize
-	for rows.Next() {
-		var w workspaceSize
-		if err := rows.Scan(&w.id, &w.entries); err != nil {
-			return nil, fmt.Errorf("list workspaces: %w", err)
-		}
+	const sizes = `SELECT workspace_id, position FROM log_head WHERE $1 = '' OR workspace_id = $1 ORDER BY workspace_id`
+	var (
+		list []workspaceSize
+		w    workspaceSize
+	)
+	err := pg.ForEach(ctx, r.cfg.Pool, sizes, []any{workspaceID}, []any{&w.id, &w.entries}, func() error {
 		list = append(list, w)
 		r.cfg.Progress.Entries.Add(w.entries)
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("list workspaces: %w", err)
 	}
 	if workspaceID != "" && len(list) == 0 {

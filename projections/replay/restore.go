@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -58,17 +59,13 @@ func (f *workspaceFold) deleteSkip(ctx context.Context, tx pgx.Tx, position int6
 		failed, reason string
 		at             time.Time
 	)
-	rows, err := tx.Query(ctx, `DELETE FROM log_skip WHERE workspace_id = $1 AND consumer = $2 AND position = $3
-		RETURNING error, reason, skipped_at`, f.workspaceID, eventlog.ReadModels, position)
+	err := tx.QueryRow(ctx, `DELETE FROM log_skip WHERE workspace_id = $1 AND consumer = $2 AND position = $3
+		RETURNING error, reason, skipped_at`, f.workspaceID, eventlog.ReadModels, position).Scan(&failed, &reason, &at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return &NotSkippedError{f.workspaceID, position} // restored by another process meanwhile
+	}
 	if err != nil {
 		return fmt.Errorf("delete the skip: %w", err)
-	}
-	tag, err := pgx.ForEachRow(rows, []any{&failed, &reason, &at}, func() error { return nil })
-	switch {
-	case err != nil:
-		return fmt.Errorf("delete the skip: %w", err)
-	case tag.RowsAffected() == 0:
-		return &NotSkippedError{f.workspaceID, position} // restored by another process meanwhile
 	}
 	now := f.cfg.Clock()
 	text := fmt.Sprintf("%s; skipped on %s, because: %s; restored on %s",

@@ -323,16 +323,12 @@ func (s *shadowStore) dirty(ctx context.Context, t *table.Table, each func([]tab
 		return err
 	}
 	return pages(table.Key{}, each, func(after table.Key) ([]table.Key, error) {
-		rows, err := s.conn.Query(ctx, `
+		keys, err := pg.Collect(ctx, s.conn, func(row pgx.CollectableRow) (k table.Key, err error) {
+			return k, row.Scan(&k[0], &k[1])
+		}, `
 			SELECT first, second FROM pg_temp.dirty_key
 			 WHERE table_name = $1 AND (first, second) > ($2::text, $3::text) ORDER BY table_name, first, second LIMIT $4`,
 			t.Name, after[0], after[1], table.PageRows)
-		if err != nil {
-			return nil, fmt.Errorf("read which rows of %s in %s may be wrong: %w", t.Name, s.workspaceID, err)
-		}
-		keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k table.Key, err error) {
-			return k, row.Scan(&k[0], &k[1])
-		})
 		if err != nil {
 			return nil, fmt.Errorf("read which rows of %s in %s may be wrong: %w", t.Name, s.workspaceID, err)
 		}

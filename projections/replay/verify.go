@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
@@ -139,17 +138,14 @@ func (f *workspaceFold) checkForgottenMeanwhile(ctx context.Context) error {
 
 // checkDeletions reports deletions of detached values that no entry of the log began.
 func (f *workspaceFold) checkDeletions(ctx context.Context) error {
-	rows, err := f.cfg.Pool.Query(ctx, `
-		SELECT g.subject, g.position FROM log_forgotten g LEFT JOIN event_log e ON e.workspace_id = g.workspace_id AND e.position = g.position
-		 WHERE g.workspace_id = $1 AND log_forgets(e.type, e.data) IS DISTINCT FROM g.subject ORDER BY g.position`, f.workspaceID)
-	if err != nil {
-		return fmt.Errorf("read the deletions of %s: %w", f.workspaceID, err)
-	}
 	var (
 		subject  string
 		position int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&subject, &position}, func() error {
+	const unfounded = `
+		SELECT g.subject, g.position FROM log_forgotten g LEFT JOIN event_log e ON e.workspace_id = g.workspace_id AND e.position = g.position
+		 WHERE g.workspace_id = $1 AND log_forgets(e.type, e.data) IS DISTINCT FROM g.subject ORDER BY g.position`
+	err := pg.ForEach(ctx, f.cfg.Pool, unfounded, []any{f.workspaceID}, []any{&subject, &position}, func() error {
 		f.check.difference(fmt.Sprintf("position %d", position), "deletion", shown(subject), nil)
 		return nil
 	})

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // workspaceFold folds the log of one workspace again, from position 1. Only one goroutine may use
@@ -251,18 +250,16 @@ func (f *workspaceFold) apply(s *domain.State, e *domain.Entry) {
 // transaction that moves the checkpoint past an entry also stores its skip, so everyone who has
 // read the checkpoint sees the skip.
 func (f *workspaceFold) readSkips(ctx context.Context, through int64) error {
-	rows, err := f.cfg.Pool.Query(ctx, `
-		SELECT position FROM log_skip
-		 WHERE workspace_id = $1 AND consumer = $2 AND position > $3 AND position <= $4 AND position <> $5`,
-		f.workspaceID, eventlog.ReadModels, f.position, through, f.restored)
-	if err != nil {
-		return fmt.Errorf("read which entries of %s are skipped: %w", f.workspaceID, err)
-	}
 	var position int64
-	if _, err := pgx.ForEachRow(rows, []any{&position}, func() error {
+	const skips = `
+		SELECT position FROM log_skip
+		 WHERE workspace_id = $1 AND consumer = $2 AND position > $3 AND position <= $4 AND position <> $5`
+	args := []any{f.workspaceID, eventlog.ReadModels, f.position, through, f.restored}
+	err := pg.ForEach(ctx, f.cfg.Pool, skips, args, []any{&position}, func() error {
 		f.skipped[position] = struct{}{}
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("read which entries of %s are skipped: %w", f.workspaceID, err)
 	}
 	return nil

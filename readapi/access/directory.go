@@ -420,17 +420,13 @@ func readChanged(ctx context.Context, pool pg.DB, after int64) ([]hash, error) {
 	const changed = `SELECT s.hash FROM api_key k
 		JOIN api_key_secret s ON s.workspace_id = k.workspace_id AND s.key_id = k.key_id
 		WHERE k.revision > $1 LIMIT $2`
-	rows, err := pool.Query(ctx, changed, after, maxForgotten+1)
-	if err != nil {
-		return nil, fmt.Errorf("read changed keys: %w", err)
-	}
-	hashes, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (hash, error) {
+	hashes, err := pg.Collect(ctx, pool, func(row pgx.CollectableRow) (hash, error) {
 		var stored []byte
 		if err := row.Scan(&stored); err != nil {
 			return hash{}, fmt.Errorf("scan a hash: %w", err)
 		}
 		return hash(stored), nil // 32 bytes by a constraint of the table
-	})
+	}, changed, after, maxForgotten+1)
 	if err != nil {
 		return nil, fmt.Errorf("read changed keys: %w", err)
 	}

@@ -14,8 +14,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -220,10 +218,6 @@ func readEntries(ctx context.Context, pool pg.DB, hashes []hash) (map[hash]*entr
 	for i := range hashes {
 		wanted[i] = hashes[i][:]
 	}
-	rows, err := pool.Query(ctx, find, wanted)
-	if err != nil {
-		return nil, fmt.Errorf("look for keys: %w", err)
-	}
 	found := make(map[hash]*entry, len(hashes))
 	var (
 		stored            []byte
@@ -233,7 +227,7 @@ func readEntries(ctx context.Context, pool pg.DB, hashes []hash) (map[hash]*entr
 		permissions       []string
 		expiresAt, endsAt *time.Time
 	)
-	_, err = pgx.ForEachRow(rows, []any{
+	err := pg.ForEach(ctx, pool, find, []any{wanted}, []any{
 		&stored, &k.ID, &k.WorkspaceID, &k.WorkspaceName, &k.Name, &k.Prefix, &permissions, &k.RateLimit,
 		&k.CreatedAt, &expiresAt, &e.revoked, &e.ended, &endsAt, &move.Away, &move.To, &move.CursorKeys,
 	}, func() error {

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -300,16 +299,12 @@ func (l *Limiter) readTable(ctx context.Context, conn *pgxpool.Conn, s *exchange
 		SELECT workspace_id, subject, taken, clock_timestamp() FROM rate_count WHERE minute = $1 AND changed_at > $2
 		UNION ALL
 		SELECT '', '', 0, clock_timestamp()`
-	rows, err := conn.Query(ctx, changed, minute, s.read.Add(-exchangeOverlap))
-	if err != nil {
-		return fmt.Errorf("read request counts: %w", err)
-	}
 	var (
 		workspaceID, subject string
 		taken                int64
 		at                   time.Time
 	)
-	_, err = pgx.ForEachRow(rows, []any{&workspaceID, &subject, &taken, &at}, func() error {
+	err := pg.ForEach(ctx, conn, changed, []any{minute, s.read.Add(-exchangeOverlap)}, []any{&workspaceID, &subject, &taken, &at}, func() error {
 		if workspaceID != "" {
 			l.update(workspaceID, subject, minute, true, func(c *count) { c.setShared(taken) })
 		}

@@ -299,11 +299,6 @@ func orZero(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-// querier is a pool, a connection or a transaction.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // List returns all keys of a workspace, including revoked and expired ones, in order of creation.
 // Errors: *domain.UnknownWorkspaceError.
 func (s *Store) List(ctx context.Context, workspaceID string) ([]*Record, error) {
@@ -343,7 +338,7 @@ func (s *Store) WorkspaceOf(ctx context.Context, keyID string) (string, error) {
 	return workspaceID, nil
 }
 
-func getRecord(ctx context.Context, db querier, workspaceID, keyID string) (*Record, error) {
+func getRecord(ctx context.Context, db pg.Querier, workspaceID, keyID string) (*Record, error) {
 	records, err := queryRecords(ctx, db, `k.workspace_id = $1 AND k.key_id = $2`, workspaceID, keyID)
 	if err != nil {
 		return nil, err
@@ -356,7 +351,7 @@ func getRecord(ctx context.Context, db querier, workspaceID, keyID string) (*Rec
 
 // queryRecords reads keys with their secrets. The query returns one row per secret, grouped by key,
 // newest secret first.
-func queryRecords(ctx context.Context, db querier, where string, args ...any) ([]*Record, error) {
+func queryRecords(ctx context.Context, db pg.Querier, where string, args ...any) ([]*Record, error) {
 	sql := `SELECT k.key_id, k.workspace_id, w.name, k.name, s.prefix, k.permissions, k.rate_limit_per_minute,
 			k.created_at, k.expires_at, k.revoked_at, s.created_at, s.ends_at, u.last_used_at
 		FROM api_key k
@@ -365,10 +360,6 @@ func queryRecords(ctx context.Context, db querier, where string, args ...any) ([
 		LEFT JOIN api_key_use u ON u.workspace_id = k.workspace_id AND u.key_id = k.key_id
 		WHERE ` + where + `
 		ORDER BY k.created_at, k.key_id, s.ends_at DESC NULLS FIRST, s.created_at DESC`
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read keys: %w", err)
-	}
 	records := []*Record{}
 	var (
 		r                            Record
@@ -378,7 +369,7 @@ func queryRecords(ctx context.Context, db querier, where string, args ...any) ([
 		used                         *time.Time
 		secretMade                   time.Time
 	)
-	_, err = pgx.ForEachRow(rows, []any{
+	err := pg.ForEach(ctx, db, sql, args, []any{
 		&r.ID, &r.WorkspaceID, &r.WorkspaceName, &r.Name, &prefix, &permissions, &r.RateLimit,
 		&r.CreatedAt, &expires, &revoked, &secretMade, &secretEnds, &used,
 	}, func() error {

@@ -351,13 +351,10 @@ func (s *Store) Workspaces(ctx context.Context, ids []string) (map[string]string
 }
 
 func (s *Store) workspaces(ctx context.Context, ids []string) (map[string]string, error) {
-	rows, err := s.cfg.Pool.Query(ctx, `SELECT workspace_id, name FROM workspace WHERE $1::text[] IS NULL OR workspace_id = ANY ($1)`, ids)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read workspaces: %w", err)
-	}
 	names := map[string]string{}
 	var id, name string
-	_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+	const named = `SELECT workspace_id, name FROM workspace WHERE $1::text[] IS NULL OR workspace_id = ANY ($1)`
+	err := pg.ForEach(ctx, s.cfg.Pool, named, []any{ids}, []any{&id, &name}, func() error {
 		names[id] = name
 		return nil
 	})
@@ -377,11 +374,8 @@ func removeExpired(ctx context.Context, s *Store, table string, now time.Time) e
 		WorkspaceID string
 		Hash        []byte
 	}
-	rows, err := s.cfg.Pool.Query(ctx, `SELECT workspace_id, hash FROM `+table+` WHERE expires_at <= $1 LIMIT $2`, now, removedAtOnce)
-	if err != nil {
-		return fmt.Errorf("look for what has expired: %w", err)
-	}
-	expired, err := pgx.CollectRows(rows, pgx.RowToStructByPos[name])
+	expired, err := pg.Collect(ctx, s.cfg.Pool, pgx.RowToStructByPos[name], `
+		SELECT workspace_id, hash FROM `+table+` WHERE expires_at <= $1 LIMIT $2`, now, removedAtOnce)
 	if err != nil {
 		return fmt.Errorf("look for what has expired: %w", err)
 	}
