@@ -1,8 +1,6 @@
 package jsonform
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -119,31 +117,19 @@ type Member struct {
 	JSON string // the value, as it was written
 }
 
-var errNoObject = errors.New("it is no JSON object")
-
-// Members returns the members of a JSON object, in order. Text after the object is an error.
+// Members returns the members of a JSON object, in order.
 func Members(object string) ([]Member, error) {
-	d := json.NewDecoder(strings.NewReader(object))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return nil, errors.Join(errNoObject, err)
-	}
 	var list []Member
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errNoObject, err)
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, fmt.Errorf("%w: %w", errNoObject, err)
-		}
-		text, _ := name.(string) // names are always strings
-		list = append(list, Member{text, string(value)})
+	s := &Scanner{text: object}
+	err := s.members(func(name string) error {
+		value, err := s.skip()
+		list = append(list, Member{name, value})
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	if _, err := d.Token(); err != nil || d.InputOffset() != int64(len(object)) {
-		return nil, errors.Join(errNoObject, err)
-	}
-	return list, nil
+	return list, s.end()
 }
 
 // ObjectOf returns the value of a field that holds an optional object; nil means absent.

@@ -145,10 +145,7 @@ func (l *Listener) admit(tcp *net.TCPConn) *Conn {
 	if !l.makeRoom(c.address) {
 		return nil
 	}
-	l.total++
-	if c.address.IsValid() {
-		l.addresses[c.address]++
-	}
+	l.count(c.address)
 	c.open = true
 	c.enterIdle()
 	return c
@@ -312,10 +309,7 @@ func (c *Conn) TakePlace() (release func(), ok bool) {
 		c.underWay--
 		return nil, false
 	}
-	l.total++
-	if c.address.IsValid() {
-		l.addresses[c.address]++
-	}
+	l.count(c.address)
 	return sync.OnceFunc(func() { c.releasePlace(true) }), true
 }
 
@@ -344,6 +338,14 @@ func (c *Conn) leave() {
 	}
 	c.open = false
 	c.listener.discount(c.address)
+}
+
+// count counts one connection from an address. The caller holds mu.
+func (l *Listener) count(address netip.Addr) {
+	l.total++
+	if address.IsValid() {
+		l.addresses[address]++
+	}
 }
 
 // discount undoes the count of one connection from an address. The caller holds mu.

@@ -186,12 +186,12 @@ func (d *Dir) write(name string, text []byte, publish func(from, to string) erro
 	if err := publish(side, name); err != nil {
 		return err
 	}
-	return d.syncDir()
+	return d.Sync()
 }
 
-// syncDir writes the names in the directory to disk. Without it, a file whose content is on disk
+// Sync writes the names in the directory to disk. Without it, a file whose content is on disk
 // can be gone after a power failure.
-func (d *Dir) syncDir() error {
+func (d *Dir) Sync() error {
 	dir, err := d.Open(".")
 	if err != nil {
 		return err

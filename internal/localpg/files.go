@@ -4,9 +4,7 @@ package localpg
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
@@ -18,21 +16,12 @@ const tailSize = 3 << 10
 // fileTail returns the end of a text file, but nothing before offset start. It is for error
 // messages, so it never fails: if it cannot read the file, it returns the reason.
 func fileTail(path string, start int64) string {
-	f, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return "(" + err.Error() + ")"
 	}
-	defer f.Close()
-	end, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return "(" + err.Error() + ")"
-	}
-	text := make([]byte, min(end-start, tailSize))
-	n, err := f.ReadAt(text, end-int64(len(text)))
-	if err != nil {
-		return "(" + err.Error() + ")"
-	}
-	return string(bytes.TrimSpace(text[:n]))
+	text = text[min(start, int64(len(text))):]
+	return string(bytes.TrimSpace(text[max(0, len(text)-tailSize):]))
 }
 
 // maxLogSize is the size, in bytes, above which a start renames the old log.
@@ -46,13 +35,4 @@ func openLog(dir *datadir.Dir) (*os.File, error) {
 		}
 	}
 	return dir.OpenFile(serverLogName, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
-}
-
-// syncDir makes renames inside a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync a directory: %w", err)
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -134,7 +134,7 @@ func (s *setup) initCluster(ctx context.Context, l *lock, progs Programs) error 
 	if s.cfg.Throwaway {
 		return nil
 	}
-	return syncDir(p.dir)
+	return l.dir.Sync()
 }
 
 // launch starts postgres directly. pg_ctl would put a process between this one and the server.

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // postmasterTimeout bounds the wait for a server that runs in the cluster although the lock is
@@ -36,10 +38,8 @@ func (p place) awaitPostmaster(ctx context.Context, log *slog.Logger) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("another PostgreSQL server, process %d, runs in %s and was not started by this program: stop it, or choose another data directory", pid, p.cluster())
 		}
-		select {
-		case <-ctx.Done():
+		if !flow.Sleep(ctx, retryEvery) {
 			return context.Cause(ctx)
-		case <-time.After(retryEvery):
 		}
 	}
 	err := os.Remove(filepath.Join(p.cluster(), "postmaster.pid"))

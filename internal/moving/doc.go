@@ -7,6 +7,7 @@
 package moving
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -72,18 +73,12 @@ func New(cfg Config) (*Mover, error) {
 	if cfg.From.Pool == nil || cfg.To.Pool == nil || cfg.WorkspaceID == "" {
 		return nil, errors.New("moving: Config needs a WorkspaceID and two Places with a Pool")
 	}
-	if cfg.Fence == 0 {
-		cfg.Fence = defaultFence
-	}
-	if cfg.Idle == 0 {
-		cfg.Idle = defaultIdle
-	}
+	cfg.Fence = cmp.Or(cfg.Fence, defaultFence)
+	cfg.Idle = cmp.Or(cfg.Idle, defaultIdle)
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Step == nil {
 		cfg.Step = func(Step) {}
 	}

@@ -58,25 +58,12 @@ func (m *Mover) open(ctx context.Context) (result Result, err error) {
 func readResult(ctx context.Context, m *Mover, tx pgx.Tx, result *Result) error {
 	var chain []byte
 	err := tx.QueryRow(ctx, `
-		SELECT state, position, chain, extract(epoch FROM coalesce(opened_after, '0'))::float8 FROM workspace_move WHERE workspace_id = $1`, m.cfg.WorkspaceID).
-		Scan(&result.State, &result.Position, &chain, (*seconds)(&result.Refused))
+		SELECT state, position, chain, coalesce(opened_after, '0') FROM workspace_move WHERE workspace_id = $1`, m.cfg.WorkspaceID).
+		Scan(&result.State, &result.Position, &chain, &result.Refused)
 	if err != nil {
 		return fmt.Errorf("read how %s has moved: %w", m.cfg.WorkspaceID, err)
 	}
 	copy(result.Chain[:], chain)
-	return nil
-}
-
-// seconds scans a number of seconds into a duration.
-type seconds time.Duration
-
-// Scan implements sql.Scanner.
-func (s *seconds) Scan(value any) error {
-	n, ok := value.(float64)
-	if !ok {
-		return fmt.Errorf("%v is no number of seconds", value)
-	}
-	*s = seconds(n * float64(time.Second))
 	return nil
 }
 
@@ -113,8 +100,7 @@ func openWith(ctx context.Context, m *Mover, from, to pgx.Tx, cursorKey []byte) 
 		return fmt.Errorf("keep the key of cursors of %s: %w", m.cfg.WorkspaceID, err)
 	}
 	var refused time.Duration
-	if err := from.QueryRow(ctx, `SELECT extract(epoch FROM clock_timestamp() - fenced_at)::float8 FROM workspace_move WHERE workspace_id = $1`, m.cfg.WorkspaceID).
-		Scan((*seconds)(&refused)); err != nil {
+	if err := from.QueryRow(ctx, `SELECT clock_timestamp() - fenced_at FROM workspace_move WHERE workspace_id = $1`, m.cfg.WorkspaceID).Scan(&refused); err != nil {
 		return fmt.Errorf("read when %s was fenced: %w", m.cfg.WorkspaceID, err)
 	}
 	if _, err := to.Exec(ctx, `

@@ -19,7 +19,7 @@ import (
 // audit trail. It can be interrupted and called again.
 func (m *Mover) Finish(ctx context.Context) error {
 	m.cfg.Step(StepBegin)
-	r, err := givingRow(ctx, m)
+	r, err := rowAt(ctx, m, &m.cfg.From)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 // alone decides. After that, Undo first closes the new place for good.
 func (m *Mover) Undo(ctx context.Context) error {
 	m.cfg.Step(StepBegin)
-	r, err := givingRow(ctx, m)
+	r, err := rowAt(ctx, m, &m.cfg.From)
 	if err != nil {
 		return err
 	}
@@ -48,9 +48,9 @@ func (m *Mover) Undo(ctx context.Context) error {
 	return clearAbandoned(ctx, m)
 }
 
-// givingRow reads the old place's row; nil: there is none.
-func givingRow(ctx context.Context, m *Mover) (r *row, err error) {
-	err = m.cfg.From.inTx(ctx, func(tx pgx.Tx) error {
+// rowAt reads a place's row; nil: there is none.
+func rowAt(ctx context.Context, m *Mover, p *Place) (r *row, err error) {
+	err = p.inTx(ctx, func(tx pgx.Tx) error {
 		r, err = m.lockRow(ctx, tx)
 		return err
 	})
@@ -144,11 +144,7 @@ func isAbandoned(ctx context.Context, m *Mover) error {
 
 // clearAbandoned removes what the new place has received in a move that was undone.
 func clearAbandoned(ctx context.Context, m *Mover) error {
-	var r *row
-	err := m.cfg.To.inTx(ctx, func(tx pgx.Tx) (err error) {
-		r, err = m.lockRow(ctx, tx)
-		return err
-	})
+	r, err := rowAt(ctx, m, &m.cfg.To)
 	switch {
 	case err != nil:
 		return err

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -86,7 +88,7 @@ func (f *File) read(root *yaml.Node) (faults []string) {
 		key, value := root.Content[i], root.Content[i+1]
 		field, ok := known[key.Value]
 		if !ok {
-			fault(key, "there is no setting %s%s", key.Value, similar.Hint(key.Value, keyNames()))
+			fault(key, "there is no setting %s%s", key.Value, similar.Hint(key.Value, slices.Sorted(maps.Keys(known))))
 			continue
 		}
 		variable := field.Tag.Get("env")
@@ -141,19 +143,11 @@ func keyOf(variable string) string {
 
 // keys returns the fields of Settings by their names in a file.
 func keys() map[string]reflect.StructField {
-	fields, m := reflect.TypeFor[Settings](), map[string]reflect.StructField{}
-	for i := range fields.NumField() {
-		m[keyOf(fields.Field(i).Tag.Get("env"))] = fields.Field(i)
+	m := map[string]reflect.StructField{}
+	for field := range reflect.TypeFor[Settings]().Fields() {
+		m[keyOf(field.Tag.Get("env"))] = field
 	}
 	return m
-}
-
-func keyNames() (list []string) {
-	fields := reflect.TypeFor[Settings]()
-	for i := range fields.NumField() {
-		list = append(list, keyOf(fields.Field(i).Tag.Get("env")))
-	}
-	return list
 }
 
 // variables returns the values of the file, overridden by those of the environment. Empty values

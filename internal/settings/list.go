@@ -30,9 +30,8 @@ type InForce struct {
 func (s *Settings) List(environ []string, f *File) (list []InForce) {
 	environment := env.ToMap(environ)
 	values := f.variables(environment)
-	fields := reflect.TypeFor[Settings]()
-	for i := range fields.NumField() {
-		tag := fields.Field(i).Tag
+	for field := range reflect.TypeFor[Settings]().Fields() {
+		tag := field.Tag
 		variable := tag.Get("env")
 		one := InForce{Variable: variable, Key: keyOf(variable), Value: values[variable], From: FromEnvironment, Secret: tag.Get("secret") != ""}
 		if place := f.place(variable, environment); place != "" {
@@ -53,10 +52,9 @@ func (s *Settings) List(environ []string, f *File) (list []InForce) {
 // sentence for each, which names the variable and the setting that may have been meant.
 func Mistyped(environ []string) (list []string) {
 	const prefix = "LEDGERFEED_"
-	fields := reflect.TypeFor[Settings]()
 	var known []string
-	for i := range fields.NumField() {
-		if name, ok := strings.CutPrefix(fields.Field(i).Tag.Get("env"), prefix); ok {
+	for field := range reflect.TypeFor[Settings]().Fields() {
+		if name, ok := strings.CutPrefix(field.Tag.Get("env"), prefix); ok {
 			known = append(known, name)
 		}
 	}

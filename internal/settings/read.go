@@ -171,9 +171,8 @@ func (s *Settings) check() (wrong []string) {
 // faults describes the wrong variables, each once.
 func faults(wrong []string, variables map[string]string) []Fault {
 	var list []Fault
-	settings := reflect.TypeFor[Settings]()
-	for i := range settings.NumField() {
-		tag := settings.Field(i).Tag
+	for field := range reflect.TypeFor[Settings]().Fields() {
+		tag := field.Tag
 		name := tag.Get("env")
 		if !slices.Contains(wrong, name) {
 			continue

@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -318,10 +319,8 @@ func Look(ctx context.Context, cfg Config) (State, error) {
 		if err == nil {
 			return a.State(), nil
 		}
-		select {
-		case <-limited.Done():
+		if !flow.Sleep(limited, every) {
 			return a.State(), context.Cause(ctx)
-		case <-time.After(every):
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,15 +80,9 @@ func NewAuditor(cfg AuditorConfig) (*Auditor, error) {
 	if cfg.Pool == nil || cfg.Clock == nil || cfg.Logger == nil {
 		return nil, errors.New("replay: AuditorConfig needs a Pool, a Clock and a Logger")
 	}
-	if cfg.Every == 0 {
-		cfg.Every = 24 * time.Hour
-	}
-	if cfg.Rate == 0 {
-		cfg.Rate = 5000
-	}
-	if cfg.Idle == 0 {
-		cfg.Idle = time.Minute
-	}
+	cfg.Every = cmp.Or(cfg.Every, 24*time.Hour)
+	cfg.Rate = cmp.Or(cfg.Rate, 5000)
+	cfg.Idle = cmp.Or(cfg.Idle, time.Minute)
 	a := &Auditor{
 		cfg: cfg,
 		audited: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
@@ -66,21 +65,9 @@ func (r *Replayer) Rebuild(ctx context.Context, q RebuildRequest, done func(Rebu
 			return &UnknownResourceError{name}
 		}
 	}
-	list, err := r.sizes(ctx, q.WorkspaceID)
-	if err != nil {
-		return err
-	}
-	var mu sync.Mutex
-	return r.each(ctx, list, func(ctx context.Context, w workspaceSize) error {
-		b, err := r.rebuild(ctx, w, rebuildScope{resources: q.Resources})
-		if err != nil {
-			return fmt.Errorf("rebuild %s: %w", w.id, err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		done(b)
-		return nil
-	})
+	return forEach(ctx, r, q.WorkspaceID, "rebuild", func(ctx context.Context, w workspaceSize) (Rebuilt, error) {
+		return r.rebuild(ctx, w, rebuildScope{resources: q.Resources})
+	}, done)
 }
 
 // rebuildScope says what to rebuild in a workspace.

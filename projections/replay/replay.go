@@ -1,9 +1,11 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -64,22 +66,12 @@ func New(cfg Config) (*Replayer, error) {
 	if cfg.Pool == nil || cfg.Clock == nil {
 		return nil, errors.New("replay: Config needs a Pool and a Clock")
 	}
-	if cfg.Changes == nil {
-		cfg.Changes = cfg.Pool
-	}
-	if cfg.Sessions == nil {
-		cfg.Sessions = cfg.Pool
-	}
+	cfg.Changes = cmp.Or(cfg.Changes, cfg.Pool)
+	cfg.Sessions = cmp.Or(cfg.Sessions, cfg.Pool)
 	cfg.Rules = cfg.Rules.OrLive()
-	if cfg.Workers == 0 {
-		cfg.Workers = DefaultWorkers
-	}
-	if cfg.Memory == 0 {
-		cfg.Memory = 256 << 20
-	}
-	if cfg.Progress == nil {
-		cfg.Progress = &Progress{}
-	}
+	cfg.Workers = cmp.Or(cfg.Workers, DefaultWorkers)
+	cfg.Memory = cmp.Or(cfg.Memory, 256<<20)
+	cfg.Progress = cmp.Or(cfg.Progress, &Progress{})
 	if cfg.Limit == nil {
 		cfg.Limit = func(context.Context, int) error { return nil }
 	}
@@ -101,13 +93,30 @@ const (
 	shadowCost = 8
 )
 
-// each calls do for workspaces in parallel, as far as the memory allows. The
-// first error cancels the rest and is returned.
-func (r *Replayer) each(ctx context.Context, workspaces []workspaceSize, do func(context.Context, workspaceSize) error) error {
+// forEach calls do for all workspaces, or the one with the id, in parallel, as far as the memory
+// allows, and done with every result, one call at a time. The first error cancels the rest and is
+// returned; doing names the work in it.
+func forEach[T any](ctx context.Context, r *Replayer, workspaceID, doing string, do func(context.Context, workspaceSize) (T, error), done func(T)) error {
+	list, err := r.sizes(ctx, workspaceID)
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(r.cfg.Workers)
-	for _, w := range workspaces {
-		group.Go(func() error { return r.withMemory(ctx, w, do) })
+	var mu sync.Mutex
+	for _, w := range list {
+		group.Go(func() error {
+			return r.withMemory(ctx, w, func(ctx context.Context, w workspaceSize) error {
+				result, err := do(ctx, w)
+				if err != nil {
+					return fmt.Errorf("%s %s: %w", doing, w.id, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				done(result)
+				return nil
+			})
+		})
 	}
 	return group.Wait()
 }

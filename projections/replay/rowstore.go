@@ -21,30 +21,19 @@ type rowStore interface {
 	// is dirty.
 	freeze()
 
-	expectedRows
-	dirtyKeys
-	storeSummary
-}
-
-// expectedRows provides the rows that the read tables must hold.
-type expectedRows interface {
 	// list begins a listing of a table's keys.
 	list(t *table.Table) lister
 
 	// expected calls visit for each key, in order, with the values of its row, or nil if there must
 	// be no such row. The values are valid until visit returns.
 	expected(ctx context.Context, t *table.Table, keys []table.Key, visit func(i int, values []string) error) error
-}
 
-// dirtyKeys are the keys of rows that a repair must look at.
-type dirtyKeys interface {
+	// markDirty notes the key of a row that a repair must look at.
 	markDirty(ctx context.Context, t *table.Table, k table.Key) error
 
 	// dirty calls each with a table's dirty keys in order, a page at a time.
 	dirty(ctx context.Context, t *table.Table, each func([]table.Key) error) error
-}
 
-type storeSummary interface {
 	count(ctx context.Context) (rows int64, err error)
 	newest(ctx context.Context) (position int64, err error) // the highest position of any row
 	close(ctx context.Context)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -80,21 +79,9 @@ type RebuiltTrees struct {
 // with every workspace, one call at a time. While it works on a workspace, nothing is added to the
 // workspace's trees; everything else continues.
 func (r *Replayer) RebuildTrees(ctx context.Context, workspaceID string, lost bool, done func(RebuiltTrees)) error {
-	list, err := r.sizes(ctx, workspaceID)
-	if err != nil {
-		return err
-	}
-	var mu sync.Mutex
-	return r.each(ctx, list, func(ctx context.Context, w workspaceSize) error {
-		b, err := r.rebuildTrees(ctx, w.id, lost)
-		if err != nil {
-			return fmt.Errorf("rebuild the trees of %s: %w", w.id, err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		done(b)
-		return nil
-	})
+	return forEach(ctx, r, workspaceID, "rebuild the trees of", func(ctx context.Context, w workspaceSize) (RebuiltTrees, error) {
+		return r.rebuildTrees(ctx, w.id, lost)
+	}, done)
 }
 
 // rebuildTrees rebuilds the trees of one workspace.

@@ -38,25 +38,18 @@ type Verification struct {
 // alongside a running service, changes nothing, and holds no snapshot for longer than it takes to
 // read a page.
 func (r *Replayer) Verify(ctx context.Context, q VerifyRequest, each func(Difference), done func(Verification)) error {
-	list, err := r.sizes(ctx, q.WorkspaceID)
-	if err != nil {
-		return err
-	}
-	var mu sync.Mutex
-	return r.each(ctx, list, func(ctx context.Context, w workspaceSize) error {
-		v, err := r.verify(ctx, w, q, func(d Difference) {
+	var mu sync.Mutex // each and done are not called at the same time either
+	return forEach(ctx, r, q.WorkspaceID, "verify", func(ctx context.Context, w workspaceSize) (Verification, error) {
+		return r.verify(ctx, w, q, func(d Difference) {
 			r.cfg.Progress.Differences.Add(1)
 			mu.Lock()
 			defer mu.Unlock()
 			each(d)
 		})
-		if err != nil {
-			return fmt.Errorf("verify %s: %w", w.id, err)
-		}
+	}, func(v Verification) {
 		mu.Lock()
 		defer mu.Unlock()
 		done(v)
-		return nil
 	})
 }
 

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,18 +96,10 @@ func newDirectory(cfg DirectoryConfig, maxPoll, maxLookUp time.Duration) (*Direc
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.PollEvery == 0 {
-		cfg.PollEvery = 250 * time.Millisecond
-	}
-	if cfg.MaxKeys == 0 {
-		cfg.MaxKeys = 100_000
-	}
-	if cfg.MaxLookUps == 0 {
-		cfg.MaxLookUps = 8
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	cfg.PollEvery = cmp.Or(cfg.PollEvery, 250*time.Millisecond)
+	cfg.MaxKeys = cmp.Or(cfg.MaxKeys, 100_000)
+	cfg.MaxLookUps = cmp.Or(cfg.MaxLookUps, 8)
 	if cfg.OnPoll == nil {
 		cfg.OnPoll = func(error) {}
 	}

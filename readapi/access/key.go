@@ -105,37 +105,31 @@ type NewKey struct {
 
 // validate reports all mistakes at once, each as an *InvalidError.
 func (n *NewKey) validate(now time.Time) error {
-	var errs []error
-	errs = append(errs, CheckName(n.Name), n.Permissions.validate())
+	errs := []error{CheckName(n.Name), n.Permissions.validate(), validateRateLimit(n.RateLimit)}
 	if !n.ExpiresAt.IsZero() && !n.ExpiresAt.After(now) {
 		errs = append(errs, &InvalidError{Field: "expires", Problem: "must be in the future"})
 	}
-	errs = append(errs, validateRateLimit(n.RateLimit))
 	return errors.Join(errs...)
 }
 
 // CheckName checks the name of a key. The error is an *InvalidError.
 func CheckName(name string) error {
-	if problem := nameProblem(name); problem != "" {
-		return &InvalidError{Field: "name", Problem: problem}
-	}
-	return nil
-}
-
-func nameProblem(name string) string {
+	var problem string
 	switch {
 	case name == "":
-		return "must not be empty"
+		problem = "must not be empty"
 	case !utf8.ValidString(name):
-		return "must be UTF-8"
+		problem = "must be UTF-8"
 	case utf8.RuneCountInString(name) > maxNameLength:
-		return fmt.Sprintf("must have at most %d characters", maxNameLength)
+		problem = fmt.Sprintf("must have at most %d characters", maxNameLength)
 	case strings.TrimSpace(name) != name:
-		return "must not begin or end with a space"
+		problem = "must not begin or end with a space"
 	case strings.ContainsFunc(name, unicode.IsControl):
-		return "must not hold control characters"
+		problem = "must not hold control characters"
+	default:
+		return nil
 	}
-	return ""
+	return &InvalidError{Field: "name", Problem: problem}
 }
 
 func validateRateLimit(perMinute int) error {

@@ -55,12 +55,8 @@ func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.ExchangeEvery == 0 {
-		cfg.ExchangeEvery = time.Second / 2
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	cfg.ExchangeEvery = cmp.Or(cfg.ExchangeEvery, time.Second/2)
 	if cfg.OnExchange == nil {
 		cfg.OnExchange = func(error) {}
 	}

@@ -2,6 +2,7 @@ package access
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -33,27 +34,11 @@ func AllPermissions() []Permission {
 
 // bit is the permission's bit in a Permissions, 0 for an unknown one.
 func (p Permission) bit() Permissions {
-	switch p {
-	case InvoicesRead:
-		return 1 << 0
-	case TimeEntriesRead:
-		return 1 << 1
-	case ClientsRead:
-		return 1 << 2
-	case CreditsRead:
-		return 1 << 3
-	case ContractorsRead:
-		return 1 << 4
-	case PaymentsRead:
-		return 1 << 5
-	case EventsRead:
-		return 1 << 6
-	case PayRead:
-		return 1 << 7
-	case MarginRead:
-		return 1 << 8
+	i := slices.Index(AllPermissions(), p)
+	if i < 0 {
+		return 0
 	}
-	return 0
+	return 1 << i
 }
 
 // Permissions is a set of permissions; the zero value is the empty set. The

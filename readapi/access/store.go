@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -42,12 +43,9 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 	if cfg.Pool == nil || cfg.Format.brand == "" {
 		return nil, errors.New("access store: Pool and Format must be set")
 	}
-	s := &Store{pool: cfg.Pool, format: cfg.Format, clock: cfg.Clock, random: cfg.Random}
+	s := &Store{pool: cfg.Pool, format: cfg.Format, clock: cfg.Clock, random: cmp.Or(cfg.Random, rand.Reader)}
 	if s.clock == nil {
 		s.clock = time.Now
-	}
-	if s.random == nil {
-		s.random = rand.Reader
 	}
 	return s, nil
 }
@@ -201,8 +199,8 @@ func (s *Store) SetRateLimit(ctx context.Context, workspaceID, keyID string, per
 // Rename changes a key's name, 1 to 100 characters. Errors: *InvalidError,
 // *UnknownKeyError, *NotLiveError.
 func (s *Store) Rename(ctx context.Context, workspaceID, keyID, name string) (*Record, error) {
-	if problem := nameProblem(name); problem != "" {
-		return nil, &InvalidError{Field: "name", Problem: problem}
+	if err := CheckName(name); err != nil {
+		return nil, err
 	}
 	now := s.now()
 	return s.change(ctx, workspaceID, keyID, now, func(tx pgx.Tx, before *Record) error {

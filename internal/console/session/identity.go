@@ -79,12 +79,8 @@ func NewProvider(cfg IdentityConfig, returnURL string, logger *slog.Logger) (*Pr
 	}
 	client.Transport = &boundedTransport{cmp.Or(client.Transport, http.DefaultTransport)}
 	cfg.Client = &client
-	if cfg.Claim == "" {
-		cfg.Claim = "groups"
-	}
-	if cfg.Retry == 0 {
-		cfg.Retry = firstRetry
-	}
+	cfg.Claim = cmp.Or(cfg.Claim, "groups")
+	cfg.Retry = cmp.Or(cfg.Retry, firstRetry)
 	return &Provider{cfg: cfg, returnURL: returnURL, logger: logger}, nil
 }
 

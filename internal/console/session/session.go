@@ -117,7 +117,7 @@ func (s *Store) open(ctx context.Context, o Opening) (token string, expires time
 		return "", expires, fmt.Errorf("cannot start a session: %w", err)
 	}
 	now := s.now()
-	expires = o.SignedIn.Add(s.cfg.Absolute)
+	expires = o.SignedIn.Add(absoluteLimit)
 	if err := removeExpired(ctx, s, "console_session", now); err != nil {
 		return "", expires, fmt.Errorf("cannot remove expired sessions: %w", err)
 	}
@@ -166,7 +166,7 @@ func (s *Store) Find(ctx context.Context, token string, touch bool) (*Session, e
 		SELECT s.workspace_id, w.name, s.person, s.issuer, s.subject, s.role, s.grants, s.seen_at, s.expires_at
 		  FROM console_session s JOIN workspace w ON w.workspace_id = s.workspace_id
 		 WHERE s.hash = $1 AND s.expires_at > $2 AND s.seen_at > $3 AND NOT ($4 AND coalesce(w.move, '') IN ('moved', 'receiving'))`,
-		found.hash, now, now.Add(-s.cfg.Idle), s.cfg.Cell != "").
+		found.hash, now, now.Add(-idleLimit), s.cfg.Cell != "").
 		Scan(&found.WorkspaceID, &found.WorkspaceName, &found.Name, &found.Issuer, &found.Subject, &found.Role, &found.Grants, &found.SeenAt, &found.ExpiresAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrNone
@@ -204,7 +204,7 @@ func end(ctx context.Context, tx pgx.Tx, ended *Session) error {
 }
 
 // SignedIn returns when the person of a session signed in.
-func (s *Store) SignedIn(of *Session) time.Time { return of.ExpiresAt.Add(-s.cfg.Absolute) }
+func (*Store) SignedIn(of *Session) time.Time { return of.ExpiresAt.Add(-absoluteLimit) }
 
 // tokenBytes is the number of random bytes in a token.
 const tokenBytes = 32
@@ -220,33 +220,24 @@ type Config struct {
 	Cell string
 	// Others returns the stores of the other databases that answer; nil: there are none.
 	Others func() []*Store
-
-	// Idle is how long a session lasts without a request. Default 2 h.
-	Idle time.Duration
-	// Absolute is how long a session lasts at most. Default 12 h.
-	Absolute time.Duration
 }
+
+const (
+	// idleLimit is how long a session lasts without a request.
+	idleLimit = 2 * time.Hour
+	// absoluteLimit is how long a session lasts at most.
+	absoluteLimit = 12 * time.Hour
+)
 
 // NewStore creates a Store. The error says what is wrong with cfg.
 func NewStore(cfg Config) (*Store, error) {
 	if cfg.Pool == nil {
 		return nil, errors.New("session: Config needs a Pool")
 	}
-	if cfg.Idle < 0 || cfg.Absolute < 0 {
-		return nil, errors.New("session: Config.Idle and Absolute must not be below 0")
-	}
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	if cfg.Random == nil {
-		cfg.Random = rand.Reader
-	}
-	if cfg.Idle == 0 {
-		cfg.Idle = 2 * time.Hour
-	}
-	if cfg.Absolute == 0 {
-		cfg.Absolute = 12 * time.Hour
-	}
+	cfg.Random = cmp.Or(cfg.Random, rand.Reader)
 	return &Store{cfg: cfg}, nil
 }
 
