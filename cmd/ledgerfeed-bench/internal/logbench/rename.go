@@ -102,10 +102,14 @@ func (r *renaming) measure(ctx context.Context) error {
 	if err := <-ended; err != nil {
 		return err
 	}
-	bare, err := r.bareUpdate(ctx)
-	if err != nil {
+	if err := r.Quiesce(ctx); err != nil {
 		return err
 	}
+	began = time.Now()
+	if err := r.bareUpdate(ctx); err != nil {
+		return err
+	}
+	bare := time.Since(began)
 	r.Report.Add(measure.Figure{
 		Name: fmt.Sprintf("rename a client with %s time entries", measure.Number(float64(r.rows))), Value: took.Seconds(), Unit: "s",
 		Limit: bare.Seconds(), LimitIs: "one bare UPDATE of the same rows, nothing beside it",
@@ -147,20 +151,16 @@ func (r *renaming) shown(ctx context.Context, change func() error) error {
 	return await(ctx, projected, renamedWorkspace)
 }
 
-// bareUpdate is how long the database alone needs to write the rows once.
-func (r *renaming) bareUpdate(ctx context.Context) (time.Duration, error) {
-	if err := r.Quiesce(ctx); err != nil {
-		return 0, err
-	}
+// bareUpdate has the database alone write the rows once.
+func (r *renaming) bareUpdate(ctx context.Context) error {
 	r.Say("updating the rows without the program")
-	began := time.Now()
 	_, err := r.Pool.Exec(ctx, `
 		UPDATE time_entry SET position = position + 1, base = replace(base, '"name":"Northwind Clinic"', '"name":"Northwind"')
 		 WHERE workspace_id = $1 AND client_id = 'cl_1'`, renamedWorkspace)
 	if err != nil {
-		return 0, fmt.Errorf("cannot update the rows: %w", err)
+		return fmt.Errorf("cannot update the rows: %w", err)
 	}
-	return time.Since(began), nil
+	return nil
 }
 
 // noticed is how long others had to wait, and how many pages were refused.
