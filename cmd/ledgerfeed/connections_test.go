@@ -70,6 +70,7 @@ func TestManyIdleConnections(t *testing.T) {
 		listeners[name] = strings.TrimSpace(serving.await("for=" + name + " url="))
 	}
 	key := newReader(t, url, listeners["api"], "acme", "invoices:read").key
+	answers(t, listeners["admin"]+"/readyz", http.StatusOK)
 	for name, listener := range listeners {
 		address := strings.TrimPrefix(listener, "http://")
 		for i := range crowd {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -50,9 +51,12 @@ func TestReplacedDisk(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	serving, admin := serveOn(replaced)
-	if status, text := bodyOf(t, admin+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(text, "LEDGERFEED_SECRET_KEY") || !strings.Contains(text, "sealed under it: 1") {
-		t.Errorf("ready with another disk: %d %s", status, text)
-	}
+	testkit.Eventually(t, func() error {
+		if status, text := bodyOf(t, admin+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(text, "LEDGERFEED_SECRET_KEY") || !strings.Contains(text, "sealed under it: 1") {
+			return fmt.Errorf("ready with another disk: %d %s", status, text)
+		}
+		return nil
+	})
 	if status := statusOf(t, apiOf(serving)+"/v1/me"); status != http.StatusUnauthorized {
 		t.Errorf("the API is answered %d", status)
 	}
