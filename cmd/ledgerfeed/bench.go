@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/sibling"
 )
 
@@ -19,7 +20,7 @@ const benchProgram = "ledgerfeed-bench"
 
 // benchCommand runs benchProgram with the same arguments. Its flags, its help and
 // its exit status are those of that program.
-func benchCommand(env *cli.Env) *cobra.Command {
+func benchCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:                "bench log|read|deliver|replay|console|relay|instances",
 		Short:              "Measure the program against limits taken in the same run (runs " + benchProgram + ")",

@@ -8,11 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 )
 
-func configCommand(env *cli.Env) *cobra.Command {
+func configCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "config",
 		Short: "Show the settings in force, and where each comes from",

@@ -8,13 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/consolelink"
 )
 
-func consoleCommand(env *cli.Env) *cobra.Command {
+func consoleCommand(env *operate.Env) *cobra.Command {
 	return cli.Group("console", "Let people into the console", consoleLinkCommand(env))
 }
 
@@ -26,7 +27,7 @@ type linkView struct {
 	ExpiresAt   string `json:"expires_at"`
 }
 
-func consoleLinkCommand(env *cli.Env) *cobra.Command {
+func consoleLinkCommand(env *operate.Env) *cobra.Command {
 	var (
 		workspace, role, person string
 		embed                   bool
@@ -56,7 +57,7 @@ or another path to the link, and the frame begins there.`,
 		if !ok {
 			return cli.Usagef("--role is %q: want viewer or admin", role)
 		}
-		return env.WithDeps(ctx, func(d *cli.Deps) error {
+		return env.WithDeps(ctx, func(d *operate.Deps) error {
 			links, err := d.ConsoleLinks(env.Settings.ConsoleAddress())
 			if err != nil {
 				return err

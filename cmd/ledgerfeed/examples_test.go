@@ -7,14 +7,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 )
 
 // TestHelpHasExamples: each command that does something has examples, and what they
 // show can be typed.
 func TestHelpHasExamples(t *testing.T) {
 	t.Parallel()
-	root := rootCommand(&cli.Env{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard})
+	root := rootCommand(&operate.Env{Env: cli.Env{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}})
 	seen := 0
 	var visit func(*cobra.Command)
 	visit = func(c *cobra.Command) {
@@ -49,7 +50,7 @@ func checkExample(t *testing.T, path, line string) {
 		return
 	}
 	args := words(command)
-	root := rootCommand(&cli.Env{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard})
+	root := rootCommand(&operate.Env{Env: cli.Env{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}})
 	c, rest, err := root.Find(args)
 	if err != nil {
 		t.Errorf("%s: %q: %v", path, line, err)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/badnetwork"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness/witnesstest"
 )

@@ -7,11 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 )
 
-func healthCommand(env *cli.Env) *cobra.Command {
+func healthCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "health",
 		Short: "Ask the serving process on this machine whether it is ready",

@@ -11,13 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-func keyCommand(env *cli.Env) *cobra.Command {
+func keyCommand(env *operate.Env) *cobra.Command {
 	return cli.Group("key", "Create, list, rename, rotate and revoke API keys",
 		keyCreateCommand(env), keyListCommand(env), keyRotateCommand(env), keyRevokeCommand(env), keyRenameCommand(env), keySetLimitCommand(env))
 }
@@ -56,8 +57,8 @@ func optionalTime(t time.Time) *string {
 
 // withKeys does the work of a command with the store of keys. Input that the store
 // refuses is wrong usage.
-func withKeys(ctx context.Context, env *cli.Env, work func(*cli.Deps, *access.Store) error) error {
-	return env.WithDeps(ctx, func(d *cli.Deps) error {
+func withKeys(ctx context.Context, env *operate.Env, work func(*operate.Deps, *access.Store) error) error {
+	return env.WithDeps(ctx, func(d *operate.Deps) error {
 		store, err := d.Keys()
 		if err != nil {
 			return err
@@ -71,7 +72,7 @@ func withKeys(ctx context.Context, env *cli.Env, work func(*cli.Deps, *access.St
 	})
 }
 
-func keyCreateCommand(env *cli.Env) *cobra.Command {
+func keyCreateCommand(env *operate.Env) *cobra.Command {
 	var (
 		n               access.NewKey
 		scopes, expires string
@@ -103,8 +104,8 @@ func keyCreateCommand(env *cli.Env) *cobra.Command {
 				return cli.Usagef("--expires is %q: want %s from now", expires, momentForm)
 			}
 		}
-		return withKeys(ctx, env, func(d *cli.Deps, store *access.Store) error {
-			notice, err := cli.BrandNotice(ctx, env.Settings.Brand, d.Pool)
+		return withKeys(ctx, env, func(d *operate.Deps, store *access.Store) error {
+			notice, err := operate.BrandNotice(ctx, env.Settings.Brand, d.Pool)
 			if err != nil {
 				return err
 			}
@@ -124,7 +125,7 @@ func keyCreateCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-func printNewKey(env *cli.Env, r *access.Record, secret access.Secret) error {
+func printNewKey(env *operate.Env, r *access.Record, secret access.Secret) error {
 	v := viewKey(r, secret.Reveal(), env.Clock())
 	return env.Print(v, func(out io.Writer) error {
 		fmt.Fprintln(env.ErrOut, "This key is shown once; keep it where passwords are kept.")
@@ -133,7 +134,7 @@ func printNewKey(env *cli.Env, r *access.Record, secret access.Secret) error {
 	})
 }
 
-func keyListCommand(env *cli.Env) *cobra.Command {
+func keyListCommand(env *operate.Env) *cobra.Command {
 	var workspace string
 	c := &cobra.Command{
 		Use:   "list",
@@ -143,7 +144,7 @@ func keyListCommand(env *cli.Env) *cobra.Command {
 			if workspace == "" {
 				return cli.Usagef("want --workspace")
 			}
-			return withKeys(ctx, env, func(_ *cli.Deps, store *access.Store) error {
+			return withKeys(ctx, env, func(_ *operate.Deps, store *access.Store) error {
 				list, err := store.List(ctx, workspace)
 				if err != nil {
 					return err
@@ -175,9 +176,9 @@ func writeKeys(out io.Writer, list []keyView) error {
 }
 
 // ofKey is the RunE of a change of the key that the argument names.
-func ofKey(env *cli.Env, change func(ctx context.Context, store *access.Store, workspaceID, keyID string) error) func(*cobra.Command, []string) error {
+func ofKey(env *operate.Env, change func(ctx context.Context, store *access.Store, workspaceID, keyID string) error) func(*cobra.Command, []string) error {
 	return env.RunReading(func(ctx context.Context, args []string) error {
-		return withKeys(ctx, env, func(_ *cli.Deps, store *access.Store) error {
+		return withKeys(ctx, env, func(_ *operate.Deps, store *access.Store) error {
 			workspaceID, err := store.WorkspaceOf(ctx, args[0])
 			if err != nil {
 				return err
@@ -187,7 +188,7 @@ func ofKey(env *cli.Env, change func(ctx context.Context, store *access.Store, w
 	})
 }
 
-func keyRotateCommand(env *cli.Env) *cobra.Command {
+func keyRotateCommand(env *operate.Env) *cobra.Command {
 	var overlap timespan.Flag
 	c := &cobra.Command{
 		Use:   "rotate KEY-ID",
@@ -205,7 +206,7 @@ func keyRotateCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-func keyRevokeCommand(env *cli.Env) *cobra.Command {
+func keyRevokeCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke KEY-ID",
 		Short: "Revoke a key for ever, within a second",
@@ -220,7 +221,7 @@ func keyRevokeCommand(env *cli.Env) *cobra.Command {
 	}
 }
 
-func keyRenameCommand(env *cli.Env) *cobra.Command {
+func keyRenameCommand(env *operate.Env) *cobra.Command {
 	var name string
 	c := &cobra.Command{
 		Use:   "rename KEY-ID",
@@ -238,7 +239,7 @@ func keyRenameCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-func keySetLimitCommand(env *cli.Env) *cobra.Command {
+func keySetLimitCommand(env *operate.Env) *cobra.Command {
 	var limit int
 	c := &cobra.Command{
 		Use:   "set-limit KEY-ID",
@@ -256,7 +257,7 @@ func keySetLimitCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-func printKey(env *cli.Env, r *access.Record) error {
+func printKey(env *operate.Env, r *access.Record) error {
 	v := viewKey(r, "", env.Clock())
 	return env.Print(v, func(out io.Writer) error { return writeKeys(out, []keyView{v}) })
 }

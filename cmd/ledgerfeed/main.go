@@ -12,12 +12,13 @@ import (
 
 	_ "golang.org/x/crypto/x509roots/fallback" // where it has no certificates of authorities
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := execute(ctx, &cli.Env{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Clock: time.Now}, os.Args[1:])
+	code := execute(ctx, &operate.Env{Env: cli.Env{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Clock: time.Now}}, os.Args[1:])
 	stop()
 	os.Exit(code)
 }

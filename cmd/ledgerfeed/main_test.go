@@ -13,7 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -81,7 +82,7 @@ func runCommand(t *testing.T, c *exec.Cmd) result {
 		return runProcess(t, c)
 	}
 	var out, errOut testkit.Buffer
-	env := &cli.Env{In: c.Stdin, Out: &out, ErrOut: &errOut, Clock: time.Now, Environ: environ}
+	env := &operate.Env{Env: cli.Env{In: c.Stdin, Out: &out, ErrOut: &errOut, Clock: time.Now, Environ: environ}}
 	if env.In == nil {
 		env.In = strings.NewReader("")
 	}

@@ -8,26 +8,27 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
-func migrateCommand(env *cli.Env) *cobra.Command {
+func migrateCommand(env *operate.Env) *cobra.Command {
 	var (
 		check, dryRun bool
 		grants        string
 	)
-	apply := env.Run(withDatabase(env, func(ctx context.Context, db *cli.Database) error { return migrate(ctx, env, db) }))
+	apply := env.Run(withDatabase(env, func(ctx context.Context, db *operate.Database) error { return migrate(ctx, env, db) }))
 	grant := env.Run(func(ctx context.Context, args []string) error {
 		switch grants {
 		case "print", "roles":
 			return printGrants(env, grants == "roles")
 		case "apply":
-			return withDatabase(env, func(ctx context.Context, db *cli.Database) error { return applyGrants(ctx, env, db) })(ctx, args)
+			return withDatabase(env, func(ctx context.Context, db *operate.Database) error { return applyGrants(ctx, env, db) })(ctx, args)
 		}
 		return cli.Usagef("--grants is %q: want print, roles or apply", grants)
 	})
-	look := env.RunReading(withDatabase(env, func(ctx context.Context, db *cli.Database) error {
+	look := env.RunReading(withDatabase(env, func(ctx context.Context, db *operate.Database) error {
 		if dryRun {
 			return printMissing(ctx, env, db)
 		}
@@ -66,7 +67,7 @@ no database.`,
 				return look(cmd, args)
 			case cmd.Flags().Changed("grants"):
 				if grants != "apply" {
-					cli.WithoutCells(cmd)
+					operate.WithoutCells(cmd)
 				}
 				return grant(cmd, args)
 			}
@@ -82,7 +83,7 @@ no database.`,
 
 // withDatabase makes the work of a command of work on the database whose schema may not
 // fit this program.
-func withDatabase(env *cli.Env, work func(context.Context, *cli.Database) error) func(context.Context, []string) error {
+func withDatabase(env *operate.Env, work func(context.Context, *operate.Database) error) func(context.Context, []string) error {
 	return func(ctx context.Context, _ []string) (err error) {
 		db, err := env.OpenDatabase(ctx, false)
 		if err != nil {
@@ -93,7 +94,7 @@ func withDatabase(env *cli.Env, work func(context.Context, *cli.Database) error)
 	}
 }
 
-func migrate(ctx context.Context, env *cli.Env, db *cli.Database) error {
+func migrate(ctx context.Context, env *operate.Env, db *operate.Database) error {
 	applied, err := db.Migrate(ctx)
 	if err != nil {
 		return err
@@ -117,7 +118,7 @@ func migrate(ctx context.Context, env *cli.Env, db *cli.Database) error {
 var errMigrationsMissing = errors.New("the schema is older than this program: ledgerfeed migrate brings it up to date")
 
 // printMissing prints the SQL of the migrations that are missing.
-func printMissing(ctx context.Context, env *cli.Env, db *cli.Database) error {
+func printMissing(ctx context.Context, env *operate.Env, db *operate.Database) error {
 	missing, err := migrations.Missing(ctx, db.URL)
 	if err != nil {
 		return err
@@ -142,7 +143,7 @@ func namesOf(files []migrations.File) []string {
 	return names
 }
 
-func checkSchema(ctx context.Context, env *cli.Env, db *cli.Database) error {
+func checkSchema(ctx context.Context, env *operate.Env, db *operate.Database) error {
 	missing, err := migrations.Missing(ctx, db.URL)
 	if err != nil {
 		return err
@@ -165,7 +166,7 @@ func checkSchema(ctx context.Context, env *cli.Env, db *cli.Database) error {
 	return nil
 }
 
-func applyGrants(ctx context.Context, env *cli.Env, db *cli.Database) error {
+func applyGrants(ctx context.Context, env *operate.Env, db *operate.Database) error {
 	if err := migrations.ApplyGrants(ctx, db.URL); err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func applyGrants(ctx context.Context, env *cli.Env, db *cli.Database) error {
 
 // printGrants prints the SQL that makes the roles and, unless it is to print them alone,
 // the SQL that gives them their rights. It works without a database.
-func printGrants(env *cli.Env, rolesAlone bool) error {
+func printGrants(env *operate.Env, rolesAlone bool) error {
 	roles, grants := migrations.Grants()
 	sql := map[string]string{"roles": roles}
 	if !rolesAlone {

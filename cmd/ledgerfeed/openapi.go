@@ -8,13 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
 )
 
-func openapiCommand(env *cli.Env) *cobra.Command {
+func openapiCommand(env *operate.Env) *cobra.Command {
 	var file, html string
 	c := &cobra.Command{
 		Use:   "openapi",
@@ -46,7 +47,7 @@ func openapiCommand(env *cli.Env) *cobra.Command {
 }
 
 // writePages writes the pages for people as files that link to each other.
-func writePages(env *cli.Env, info openapi.Info, directory string) error {
+func writePages(env *operate.Env, info openapi.Info, directory string) error {
 	keys, err := proof.ReadKeys(env)
 	if err != nil {
 		return err

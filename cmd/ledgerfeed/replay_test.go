@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"

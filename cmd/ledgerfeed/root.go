@@ -7,19 +7,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/demo"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/doctor"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/repair"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/transfer"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/trigger"
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 )
 
 // execute runs a command line and returns its exit status.
-func execute(ctx context.Context, env *cli.Env, args []string) int {
+func execute(ctx context.Context, env *operate.Env, args []string) int {
 	root := rootCommand(env)
 	root.SetArgs(args)
 	root.SetIn(env.In)
@@ -58,7 +59,7 @@ func execute(ctx context.Context, env *cli.Env, args []string) int {
 	return cli.ExitFailed
 }
 
-func rootCommand(env *cli.Env) *cobra.Command {
+func rootCommand(env *operate.Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:     "ledgerfeed",
 		Version: buildinfo.Read().String(),
@@ -86,7 +87,7 @@ workspace list, secret-key check and secret-key rotate use all of them in turn.`
 		demo.Command(env),
 		serveCommand(env),
 		healthCommand(env),
-		cli.OverCells(migrateCommand(env)),
+		operate.OverCells(migrateCommand(env)),
 		transfer.AppendCommand(env),
 		typesCommand(env),
 		transfer.ExportCommand(env),
@@ -99,10 +100,10 @@ workspace list, secret-key check and secret-key rotate use all of them in turn.`
 		secretKeyCommand(env),
 		proof.SigningKeyCommand(env),
 		consoleCommand(env),
-		cli.OverCells(status.Command(env)),
-		cli.OverCells(doctor.Command(env)),
+		operate.OverCells(status.Command(env)),
+		operate.OverCells(doctor.Command(env)),
 		repair.RebuildCommand(env),
-		cli.OverCells(repair.VerifyCommand(env), "checkpoint"),
+		operate.OverCells(repair.VerifyCommand(env), "checkpoint"),
 		repair.ExplainCommand(env),
 		repair.QuarantineCommand(env),
 		repair.AnomalyCommand(env),

@@ -26,7 +26,7 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 

@@ -11,13 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
-func secretKeyCommand(env *cli.Env) *cobra.Command {
-	return cli.Group("secret-key", "Check and rotate the key that webhooks' secrets are encrypted with", cli.OverCells(secretKeyCheckCommand(env)), cli.OverCells(secretKeyRotateCommand(env), "give-up-lost"))
+func secretKeyCommand(env *operate.Env) *cobra.Command {
+	return cli.Group("secret-key", "Check and rotate the key that webhooks' secrets are encrypted with", operate.OverCells(secretKeyCheckCommand(env)), operate.OverCells(secretKeyRotateCommand(env), "give-up-lost"))
 }
 
 // secretKeyView is a key in the output of check.
@@ -68,7 +69,7 @@ func viewSecretKeys(source string, s *keyring.State, k *keyring.Keyring, fault e
 	return v
 }
 
-func secretKeyCheckCommand(env *cli.Env) *cobra.Command {
+func secretKeyCheckCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "Show which keys the database's secrets need, and whether this process has them",
@@ -78,7 +79,7 @@ data directory. The exit status is 1 if a key is missing. The command changes no
 fingerprint tells nothing about its key.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
-			return env.WithDeps(ctx, func(d *cli.Deps) error {
+			return env.WithDeps(ctx, func(d *operate.Deps) error {
 				k, err := env.ReadKeyring(d.Database)
 				if err != nil {
 					return err
@@ -88,7 +89,7 @@ fingerprint tells nothing about its key.`,
 					return err
 				}
 				source := env.SecretKeySource(d.Database)
-				fault := cli.CheckSecretKeys(s, k, source)
+				fault := operate.CheckSecretKeys(s, k, source)
 				v := viewSecretKeys(source, s, k, fault)
 				if err := env.Print(v, func(out io.Writer) error { return writeSecretKeys(out, &v) }); err != nil {
 					return err
@@ -134,14 +135,14 @@ type giveUp struct {
 }
 
 // confirm asks the person whether to make so many secrets unreadable.
-func (g giveUp) confirm(env *cli.Env, secrets int, missing error) error {
+func (g giveUp) confirm(env *operate.Env, secrets int, missing error) error {
 	if g.yes || secrets == 0 {
 		return nil
 	}
 	return env.Confirm(fmt.Sprintf("%v.\n\nSecrets of webhooks that become unreadable for ever: %d. Their receivers hear nothing until each has a new secret.", missing, secrets))
 }
 
-func secretKeyRotateCommand(env *cli.Env) *cobra.Command {
+func secretKeyRotateCommand(env *operate.Env) *cobra.Command {
 	var give giveUp
 	c := &cobra.Command{
 		Use:   "rotate",
@@ -170,7 +171,7 @@ ledgerfeed webhook rotate-secret. The command refuses while a delivering process
 lost key.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
-			return env.WithDeps(ctx, func(d *cli.Deps) error { return rotateSecretKey(ctx, env, d, give) })
+			return env.WithDeps(ctx, func(d *operate.Deps) error { return rotateSecretKey(ctx, env, d, give) })
 		}),
 	}
 	c.Flags().BoolVar(&give.lost, "give-up-lost", false, "go on without lost keys; the secrets that they encrypt are gone")
@@ -178,7 +179,7 @@ lost key.`,
 	return c
 }
 
-func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp) error {
+func rotateSecretKey(ctx context.Context, env *operate.Env, d *operate.Deps, give giveUp) error {
 	inFile := env.Settings.SecretKey == ""
 	if inFile && len(env.Cells) > 0 {
 		return cli.Usagef("LEDGERFEED_SECRET_KEY is not set. With LEDGERFEED_CELLS, set it to the new key and the old key; all cells use the same ones")
@@ -201,7 +202,7 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp
 	v := rotatedView{}
 	var lost []keyring.Fingerprint // the keys that the person is asked about
 	undo := func() error { return nil }
-	if missing := cli.CheckSecretKeys(s, k, env.SecretKeySource(d.Database)); missing != nil {
+	if missing := operate.CheckSecretKeys(s, k, env.SecretKeySource(d.Database)); missing != nil {
 		if !give.lost {
 			return missing
 		}
@@ -255,7 +256,7 @@ func rotateSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, give giveUp
 
 // keepSecretKey takes the keys that are former now out of the file, unless a secret still
 // needs one: a process of an earlier version may have sealed it meanwhile.
-func keepSecretKey(ctx context.Context, env *cli.Env, d *cli.Deps, k *keyring.Keyring) (kept *keyring.Keyring, former string, err error) {
+func keepSecretKey(ctx context.Context, env *operate.Env, d *operate.Deps, k *keyring.Keyring) (kept *keyring.Keyring, former string, err error) {
 	seals := k.Fingerprints()[0]
 	s, err := keyring.ReadState(ctx, d.Pool, env.Clock())
 	if err != nil {

@@ -6,12 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-func serveCommand(env *cli.Env) *cobra.Command {
+func serveCommand(env *operate.Env) *cobra.Command {
 	var (
 		roles     []string
 		noMigrate bool

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/replication"
 )

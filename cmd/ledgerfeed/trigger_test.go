@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 

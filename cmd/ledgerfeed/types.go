@@ -11,14 +11,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 )
 
-func typesCommand(env *cli.Env) *cobra.Command {
+func typesCommand(env *operate.Env) *cobra.Command {
 	var names []string
 	for _, t := range domain.EntryTypes() {
 		names = append(names, t.Type)

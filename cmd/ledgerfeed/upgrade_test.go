@@ -16,8 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
@@ -29,7 +30,7 @@ const asNextProgram = "next"
 func nextProgram() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return execute(ctx, &cli.Env{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Clock: time.Now, Rules: nextRules()}, os.Args[1:])
+	return execute(ctx, &operate.Env{Env: cli.Env{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Clock: time.Now}, Rules: nextRules()}, os.Args[1:])
 }
 
 // nextRules show the name of an invoice's plan in capitals.

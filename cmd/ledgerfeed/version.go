@@ -6,12 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 )
 
 // versionCommand reads no settings, so that it answers whatever is wrong with them.
-func versionCommand(env *cli.Env) *cobra.Command {
+func versionCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the version",

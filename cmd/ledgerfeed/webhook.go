@@ -12,15 +12,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/listen"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
-func webhookCommand(env *cli.Env) *cobra.Command {
+func webhookCommand(env *operate.Env) *cobra.Command {
 	c := cli.Group("webhook", "Create, change, test and inspect webhooks",
 		webhookCreateCommand(env), webhookListCommand(env), webhookEditCommand(env), webhookDeleteCommand(env), webhookRotateCommand(env),
 		webhookTestCommand(env), webhookTurnOnCommand(env), webhookPauseCommand(env), webhookResumeCommand(env), webhookDeliveriesCommand(env), webhookResendCommand(env), webhookRetryCommand(env), webhookRecoverCommand(env), webhookMissedCommand(env), listen.Command(env))
@@ -38,8 +39,8 @@ Some settings affect these commands and have to be the same as for serve:
 
 // withWebhooks does the work of a command with the store of webhooks, which makes
 // secrets only if it is told so. Input that the store refuses is wrong usage.
-func withWebhooks(ctx context.Context, env *cli.Env, secrets bool, work func(*delivery.Store) error) error {
-	return env.WithDeps(ctx, func(d *cli.Deps) error {
+func withWebhooks(ctx context.Context, env *operate.Env, secrets bool, work func(*delivery.Store) error) error {
+	return env.WithDeps(ctx, func(d *operate.Deps) error {
 		store, err := d.Webhooks()
 		if secrets {
 			store, err = d.WebhooksWithKey(ctx)
@@ -63,7 +64,7 @@ func withWebhooks(ctx context.Context, env *cli.Env, secrets bool, work func(*de
 
 // ofWebhook makes a command about the one webhook or delivery that its argument
 // names.
-func ofWebhook(env *cli.Env, use, short string, work func(ctx context.Context, store *delivery.Store, id string) error) *cobra.Command {
+func ofWebhook(env *operate.Env, use, short string, work func(ctx context.Context, store *delivery.Store, id string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cli.ExactArgs(1),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
@@ -72,7 +73,7 @@ func ofWebhook(env *cli.Env, use, short string, work func(ctx context.Context, s
 	}
 }
 
-func webhookCreateCommand(env *cli.Env) *cobra.Command {
+func webhookCreateCommand(env *operate.Env) *cobra.Command {
 	var (
 		workspace string
 		d         delivery.Definition
@@ -120,7 +121,7 @@ func descriptionUsage() string {
 	return fmt.Sprintf("what the webhook is for, or who looks after it, up to %d characters", delivery.MaxDescription)
 }
 
-func webhookEditCommand(env *cli.Env) *cobra.Command {
+func webhookEditCommand(env *operate.Env) *cobra.Command {
 	var d delivery.Definition
 	var c *cobra.Command
 	c = ofWebhook(env, "edit WEBHOOK", "Change a webhook's address, event types, name, description or headers", func(ctx context.Context, store *delivery.Store, id string) error {
@@ -162,7 +163,7 @@ deliveries go to the new address at once.`
 	return c
 }
 
-func printSecret(env *cli.Env, w *delivery.WithSecret) error {
+func printSecret(env *operate.Env, w *delivery.WithSecret) error {
 	return env.Print(w, func(out io.Writer) error {
 		fmt.Fprintln(env.ErrOut, "The signing secret is shown once; the receiver needs it.")
 		_, err := fmt.Fprintf(out, "%s\n%s\n", w.ID, w.Secret)
@@ -170,7 +171,7 @@ func printSecret(env *cli.Env, w *delivery.WithSecret) error {
 	})
 }
 
-func webhookListCommand(env *cli.Env) *cobra.Command {
+func webhookListCommand(env *operate.Env) *cobra.Command {
 	var workspace string
 	c := &cobra.Command{
 		Use:   "list",
@@ -228,7 +229,7 @@ func writeWebhooks(out io.Writer, list []delivery.Webhook) error {
 	return nil
 }
 
-func webhookDeleteCommand(env *cli.Env) *cobra.Command {
+func webhookDeleteCommand(env *operate.Env) *cobra.Command {
 	return ofWebhook(env, "delete WEBHOOK", "Delete a webhook", func(ctx context.Context, store *delivery.Store, id string) error {
 		if err := store.Delete(ctx, id); err != nil {
 			return err
@@ -240,7 +241,7 @@ func webhookDeleteCommand(env *cli.Env) *cobra.Command {
 	})
 }
 
-func webhookRotateCommand(env *cli.Env) *cobra.Command {
+func webhookRotateCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "rotate-secret WEBHOOK", Short: "Give a webhook a new secret; the old one also signs for a while", Args: cli.ExactArgs(1),
 		Long: fmt.Sprintf(`Give a webhook a new secret. The command shows it once.
@@ -275,7 +276,7 @@ func tellOldSecrets(out io.Writer, ends []delivery.Time) {
 	}
 }
 
-func webhookTestCommand(env *cli.Env) *cobra.Command {
+func webhookTestCommand(env *operate.Env) *cobra.Command {
 	return ofWebhook(env, "test WEBHOOK", "Send a test.ping to a webhook", func(ctx context.Context, store *delivery.Store, id string) error {
 		event, err := store.Test(ctx, id)
 		if err != nil {
@@ -288,7 +289,7 @@ func webhookTestCommand(env *cli.Env) *cobra.Command {
 	})
 }
 
-func webhookTurnOnCommand(env *cli.Env) *cobra.Command {
+func webhookTurnOnCommand(env *operate.Env) *cobra.Command {
 	return ofWebhook(env, "turn-on WEBHOOK", "Turn a webhook back on", func(ctx context.Context, store *delivery.Store, id string) error {
 		webhook, err := store.TurnOn(ctx, id)
 		if err != nil {
@@ -298,16 +299,16 @@ func webhookTurnOnCommand(env *cli.Env) *cobra.Command {
 	})
 }
 
-func webhookPauseCommand(env *cli.Env) *cobra.Command {
+func webhookPauseCommand(env *operate.Env) *cobra.Command {
 	return ofSwitched(env, "pause WEBHOOK", "Pause a webhook: its events wait until you resume it", (*delivery.Webhook).Pause)
 }
 
-func webhookResumeCommand(env *cli.Env) *cobra.Command {
+func webhookResumeCommand(env *operate.Env) *cobra.Command {
 	return ofSwitched(env, "resume WEBHOOK", "Resume a paused webhook, beginning with the events that waited", (*delivery.Webhook).Resume)
 }
 
 // ofSwitched makes a command that pauses a webhook or resumes it.
-func ofSwitched(env *cli.Env, use, short string, work func(*delivery.Webhook, context.Context, *delivery.Store) (*delivery.Webhook, error)) *cobra.Command {
+func ofSwitched(env *operate.Env, use, short string, work func(*delivery.Webhook, context.Context, *delivery.Store) (*delivery.Webhook, error)) *cobra.Command {
 	return ofWebhook(env, use, short, func(ctx context.Context, store *delivery.Store, id string) error {
 		webhook, err := store.Get(ctx, id)
 		if err != nil {
@@ -320,7 +321,7 @@ func ofSwitched(env *cli.Env, use, short string, work func(*delivery.Webhook, co
 	})
 }
 
-func webhookDeliveriesCommand(env *cli.Env) *cobra.Command {
+func webhookDeliveriesCommand(env *operate.Env) *cobra.Command {
 	var q delivery.Query
 	c := ofWebhook(env, "deliveries WEBHOOK", "List a webhook's recent deliveries, newest first", func(ctx context.Context, store *delivery.Store, id string) error {
 		list := []delivery.Delivery{}
@@ -370,7 +371,7 @@ func lastAnswer(d *delivery.Delivery) string {
 	return "-"
 }
 
-func webhookResendCommand(env *cli.Env) *cobra.Command {
+func webhookResendCommand(env *operate.Env) *cobra.Command {
 	return ofWebhook(env, "resend DELIVERY", "Send a finished delivery once more", func(ctx context.Context, store *delivery.Store, id string) error {
 		resent, err := store.Resend(ctx, id)
 		if err != nil {
@@ -380,7 +381,7 @@ func webhookResendCommand(env *cli.Env) *cobra.Command {
 	})
 }
 
-func webhookRetryCommand(env *cli.Env) *cobra.Command {
+func webhookRetryCommand(env *operate.Env) *cobra.Command {
 	return ofWebhook(env, "retry DELIVERY", "Make the next attempt of a pending delivery now", func(ctx context.Context, store *delivery.Store, id string) error {
 		retried, err := store.RetryNow(ctx, id)
 		if err != nil {
@@ -390,7 +391,7 @@ func webhookRetryCommand(env *cli.Env) *cobra.Command {
 	})
 }
 
-func webhookRecoverCommand(env *cli.Env) *cobra.Command {
+func webhookRecoverCommand(env *operate.Env) *cobra.Command {
 	var (
 		since, until string
 		dryRun       bool
@@ -432,7 +433,7 @@ func webhookRecoverCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-func webhookMissedCommand(env *cli.Env) *cobra.Command {
+func webhookMissedCommand(env *operate.Env) *cobra.Command {
 	var since string
 	c := ofWebhook(env, "send-missed WEBHOOK", "Send the events that were published while a webhook was off", func(ctx context.Context, store *delivery.Store, id string) error {
 		from, ok := parseMoment(since, env.Clock(), -1)

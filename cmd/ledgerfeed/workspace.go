@@ -10,16 +10,17 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-func workspaceCommand(env *cli.Env) *cobra.Command {
+func workspaceCommand(env *operate.Env) *cobra.Command {
 	return cli.Group("workspace", "Create, change, list and move workspaces",
-		workspaceCreateCommand(env), workspaceSetCommand(env), cli.OverCells(workspaceListCommand(env)), workspaceMoveCommand(env))
+		workspaceCreateCommand(env), workspaceSetCommand(env), operate.OverCells(workspaceListCommand(env)), workspaceMoveCommand(env))
 }
 
 // workspaceView is a workspace in the output of commands.
@@ -38,7 +39,7 @@ func viewWorkspace(w *eventlog.Workspace) workspaceView {
 	return v
 }
 
-func workspaceCreateCommand(env *cli.Env) *cobra.Command {
+func workspaceCreateCommand(env *operate.Env) *cobra.Command {
 	var id, name, email string
 	c := &cobra.Command{
 		Use:   "create",
@@ -72,7 +73,7 @@ func workspaceCreateCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-func workspaceSetCommand(env *cli.Env) *cobra.Command {
+func workspaceSetCommand(env *operate.Env) *cobra.Command {
 	var id, name, email string
 	c := &cobra.Command{
 		Use:   "set",
@@ -121,8 +122,8 @@ func checkWorkspace(name, email *string) error {
 }
 
 // changeWorkspace makes a change and prints the workspace afterwards.
-func changeWorkspace(ctx context.Context, env *cli.Env, id string, change func(*eventlog.Workspaces, pgx.Tx) error) error {
-	return env.WithDeps(ctx, func(d *cli.Deps) error {
+func changeWorkspace(ctx context.Context, env *operate.Env, id string, change func(*eventlog.Workspaces, pgx.Tx) error) error {
+	return env.WithDeps(ctx, func(d *operate.Deps) error {
 		err := pg.InTx(ctx, d.Pool, func(tx pgx.Tx) error {
 			if err := change(d.Workspaces(), tx); err != nil {
 				return err
@@ -141,13 +142,13 @@ func changeWorkspace(ctx context.Context, env *cli.Env, id string, change func(*
 	})
 }
 
-func workspaceListCommand(env *cli.Env) *cobra.Command {
+func workspaceListCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List workspaces",
 		Args:  cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
-			return env.WithDeps(ctx, func(d *cli.Deps) error {
+			return env.WithDeps(ctx, func(d *operate.Deps) error {
 				list, err := d.Workspaces().List(ctx)
 				if err != nil {
 					return err

@@ -14,9 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/moving"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
@@ -42,7 +43,7 @@ type movedView struct {
 	History     int64   `json:"history_rows,omitempty"`    // that this run copied after the new place was open
 }
 
-func workspaceMoveCommand(env *cli.Env) *cobra.Command {
+func workspaceMoveCommand(env *operate.Env) *cobra.Command {
 	var f moveFlags
 	c := &cobra.Command{
 		Use:   "move",
@@ -68,7 +69,7 @@ key, name its file in --to-secret-key-file.`,
 			if err := f.check(env); err != nil {
 				return err
 			}
-			return env.WithDeps(ctx, func(d *cli.Deps) error { return f.run(ctx, env, d) })
+			return env.WithDeps(ctx, func(d *operate.Deps) error { return f.run(ctx, env, d) })
 		}),
 	}
 	c.Flags().StringVar(&f.id, "id", "", "the workspace (required)")
@@ -83,7 +84,7 @@ key, name its file in --to-secret-key-file.`,
 	return c
 }
 
-func (f *moveFlags) check(env *cli.Env) error {
+func (f *moveFlags) check(env *operate.Env) error {
 	if f.toCell != "" {
 		c, err := env.Cells.Named(f.toCell)
 		switch {
@@ -113,7 +114,7 @@ func (f *moveFlags) check(env *cli.Env) error {
 	return nil
 }
 
-func (f *moveFlags) run(ctx context.Context, env *cli.Env, d *cli.Deps) error {
+func (f *moveFlags) run(ctx context.Context, env *operate.Env, d *operate.Deps) error {
 	other, err := pg.Open(ctx, f.to, pg.Options{MaxConns: 4})
 	if err != nil {
 		return fmt.Errorf("--to: %w", err)
@@ -153,7 +154,7 @@ func (f *moveFlags) run(ctx context.Context, env *cli.Env, d *cli.Deps) error {
 }
 
 // place is a side of a move; processes that serve it are notified at once.
-func place(ctx context.Context, env *cli.Env, pool pg.DB, n *eventlog.Notifier) moving.Place {
+func place(ctx context.Context, env *operate.Env, pool pg.DB, n *eventlog.Notifier) moving.Place {
 	c := pg.ConfigOf(pool)
 	return moving.Place{
 		Pool: pool, Name: net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database,

@@ -21,10 +21,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/badnetwork"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
@@ -161,7 +162,7 @@ func (h *movingWorkspace) moveWith(ctx context.Context, step string, do func(), 
 	h.Helper()
 	c := h.move(0, flags...)
 	errOut := &atStep{line: h.id + ": " + step + "\n", do: do}
-	code = execute(ctx, &cli.Env{In: strings.NewReader(""), Out: &testkit.Buffer{}, ErrOut: errOut, Clock: time.Now, Environ: c.Env}, c.Args[1:])
+	code = execute(ctx, &operate.Env{Env: cli.Env{In: strings.NewReader(""), Out: &testkit.Buffer{}, ErrOut: errOut, Clock: time.Now, Environ: c.Env}}, c.Args[1:])
 	if !errOut.done {
 		h.Errorf("the move did not come to %q:\n%s", step, errOut.String())
 	}

@@ -5,7 +5,6 @@ package settings
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -187,13 +186,4 @@ func (s *Settings) Theme() (web.Theme, error) {
 	}
 	t.Logo = logo
 	return t, nil
-}
-
-// Logger makes the logger that the settings describe.
-func (s *Settings) Logger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: s.LogLevel}
-	if s.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 )
 
 func TestDefaults(t *testing.T) {
@@ -76,7 +78,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	var out bytes.Buffer
-	logger := s.Logger(&out)
+	logger := cli.NewLogger(&out, s.LogFormat, s.LogLevel)
 	logger.Warn("dropped")
 	logger.Error("written")
 	if text := out.String(); !strings.HasPrefix(text, "{") || strings.Contains(text, "dropped") {

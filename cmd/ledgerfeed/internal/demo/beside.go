@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 )
 
@@ -21,7 +21,7 @@ const (
 
 // avoidTakenPorts chooses other ports where those that are used by default are taken, by
 // another demo for example, and says so. A port that somebody chose stays.
-func avoidTakenPorts(ctx context.Context, env *cli.Env) error {
+func avoidTakenPorts(ctx context.Context, env *operate.Env) error {
 	for _, s := range env.InForce() {
 		if s.From != settings.FromDefault || !strings.HasSuffix(s.Variable, "_LISTEN") {
 			continue
@@ -30,7 +30,7 @@ func avoidTakenPorts(ctx context.Context, env *cli.Env) error {
 		if address == s.Value {
 			continue
 		}
-		if err := cli.Set(env, s.Variable, address); err != nil {
+		if err := operate.Set(env, s.Variable, address); err != nil {
 			return err
 		}
 		fmt.Fprintf(env.ErrOut, "%s is taken: this demo has %s=%s\n", s.Value, s.Variable, address)
@@ -61,7 +61,7 @@ const demoLock = 0x64656d6f
 
 // onlyDemo refuses to run beside another demo on the same database: both would append the
 // same ids, and point the same webhook at their receivers. The caller calls done at the end.
-func onlyDemo(ctx context.Context, deps *cli.Deps) (done func(), err error) {
+func onlyDemo(ctx context.Context, deps *operate.Deps) (done func(), err error) {
 	if deps.Pooled {
 		return nil, errors.New("the demo holds a lock of its session, which a pooler in transaction mode does not keep: run it without LEDGERFEED_POOLER, on the address of PostgreSQL itself")
 	}

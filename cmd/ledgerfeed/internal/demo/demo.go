@@ -12,12 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 )
 
 // Command is ledgerfeed demo.
-func Command(env *cli.Env) *cobra.Command {
+func Command(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "Run everything on this machine, with two years of an agency's data and new entries every few seconds",
@@ -37,7 +38,7 @@ continues from there.`,
 			}
 			if env.Getenv("LEDGERFEED_LOG_LEVEL") == "" {
 				env.Settings.LogLevel = slog.LevelWarn // the output is meant to be read
-				env.Logger = env.Settings.Logger(env.ErrOut)
+				env.Logger = cli.NewLogger(env.ErrOut, env.Settings.LogFormat, env.Settings.LogLevel)
 			}
 			env.Settings.DrainDelay = 0 // there is no load balancer
 			db, err := env.OpenDatabase(ctx, true)
@@ -53,7 +54,7 @@ continues from there.`,
 	}
 }
 
-func run(ctx context.Context, env *cli.Env, db *cli.Database) error {
+func run(ctx context.Context, env *operate.Env, db *operate.Database) error {
 	deps, err := env.NewDeps(ctx, db)
 	if err != nil {
 		return err
@@ -95,7 +96,7 @@ func run(ctx context.Context, env *cli.Env, db *cli.Database) error {
 // show provides what there is to look at while the service runs: it makes what
 // is not there yet from an earlier start, prints the welcome, and lets the
 // billing product go on until ctx ends.
-func show(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Service, r *webhookReceiver, dir string) error {
+func show(ctx context.Context, env *operate.Env, deps *operate.Deps, s *service.Service, r *webhookReceiver, dir string) error {
 	agency, err := newAgency(ctx, deps.Pool, s.Log, env.Clock)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
@@ -31,7 +31,7 @@ import (
 // receiver refuses every connection, and one that was turned off. A demo that has more
 // webhooks than its own is left as it is: somebody uses it, or an earlier start was
 // interrupted.
-func makeLastDay(ctx context.Context, env *cli.Env, deps *cli.Deps, s *saved, keys *access.Store, store *delivery.Store) error {
+func makeLastDay(ctx context.Context, env *operate.Env, deps *operate.Deps, s *saved, keys *access.Store, store *delivery.Store) error {
 	if s.LastDay {
 		return nil
 	}

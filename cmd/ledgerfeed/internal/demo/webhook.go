@@ -5,8 +5,8 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/listen"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/receiver"
 )
@@ -21,7 +21,7 @@ type webhookReceiver struct {
 
 // startReceiver starts the receiver on a free port and changes the settings of env so
 // that deliveries of this process can reach it.
-func startReceiver(ctx context.Context, env *cli.Env, dir string) (r *webhookReceiver, err error) {
+func startReceiver(ctx context.Context, env *operate.Env, dir string) (r *webhookReceiver, err error) {
 	r = &webhookReceiver{}
 	cfg := receiver.Config{
 		Addr: "127.0.0.1:0", Out: env.Out, Brand: env.Settings.Brand, Clock: env.Clock,

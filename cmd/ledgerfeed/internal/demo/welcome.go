@@ -6,7 +6,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access/consolelink"
@@ -47,7 +47,7 @@ Ctrl-C stops everything; the next start continues from here.
 `
 
 // welcome prints three steps to try. Settings are in the first lines alone, so that the others stay short.
-func welcome(ctx context.Context, env *cli.Env, deps *cli.Deps, s *service.Service, saved *saved) error {
+func welcome(ctx context.Context, env *operate.Env, deps *operate.Deps, s *service.Service, saved *saved) error {
 	head, err := s.Log.Head(ctx, workspaceID)
 	if err != nil {
 		return err

@@ -14,7 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
@@ -79,7 +80,7 @@ func checks() []check {
 const checkTimeout = 15 * time.Second
 
 // Command is ledgerfeed doctor.
-func Command(env *cli.Env) *cobra.Command {
+func Command(env *operate.Env) *cobra.Command {
 	var afterRestore bool
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -193,8 +194,8 @@ type Finding struct {
 
 // examination is what checks look at.
 type examination struct {
-	env *cli.Env
-	db  *cli.Database
+	env *operate.Env
+	db  *operate.Database
 
 	pool pg.DB
 }

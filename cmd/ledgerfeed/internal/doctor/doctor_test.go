@@ -12,7 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -31,11 +32,11 @@ type patient struct {
 func newPatient(t *testing.T, set ...string) *patient {
 	t.Helper()
 	address := testkit.NewDatabase(t)
-	env := &cli.Env{Clock: time.Now, Logger: testkit.Discard()}
+	env := &operate.Env{Env: cli.Env{Clock: time.Now, Logger: testkit.Discard()}}
 	env.Settings = testkit.Must(settings.Read(append([]string{"DATABASE_URL=" + address, "LEDGERFEED_SECRET_KEY=0123456789abcdef", "LEDGERFEED_ADMIN_LISTEN=127.0.0.1:1"}, set...), nil))(t)
 	pool := testkit.Must(pgxpool.New(t.Context(), address))(t)
 	t.Cleanup(pool.Close)
-	p := &patient{&examination{env, &cli.Database{URL: address}, pool}, t, nil}
+	p := &patient{&examination{env, &operate.Database{URL: address}, pool}, t, nil}
 	p.endService = p.serve("api project deliver console")
 	return p
 }

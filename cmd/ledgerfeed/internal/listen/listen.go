@@ -14,10 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/receiver"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 )
 
 // flags are those of webhook listen.
@@ -31,7 +32,7 @@ type flags struct {
 }
 
 // Command is ledgerfeed webhook listen.
-func Command(env *cli.Env) *cobra.Command {
+func Command(env *operate.Env) *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{
 		Use:   "listen",
@@ -71,7 +72,7 @@ a directory that the service can read.`,
 }
 
 // config checks the flags.
-func (f *flags) config(env *cli.Env) (receiver.Config, error) {
+func (f *flags) config(env *operate.Env) (receiver.Config, error) {
 	cfg := receiver.Config{Addr: "127.0.0.1:" + strconv.Itoa(f.port), Out: env.Out, JSON: env.JSON, Brand: env.Settings.Brand, Clock: env.Clock}
 	if f.port < 0 || f.port > 65535 {
 		return cfg, cli.Usagef("--port is %d: want 0 to 65535", f.port)
@@ -101,7 +102,7 @@ func settingsFor(certificate string) string {
 }
 
 // listen receives for a webhook that is added by hand.
-func (f *flags) listen(ctx context.Context, env *cli.Env, cfg receiver.Config) error {
+func (f *flags) listen(ctx context.Context, env *operate.Env, cfg receiver.Config) error {
 	l, certificate, err := Start(ctx, cfg, env.Settings.DataDir, f.certificate)
 	if err != nil {
 		return err
@@ -115,9 +116,9 @@ func (f *flags) listen(ctx context.Context, env *cli.Env, cfg receiver.Config) e
 }
 
 // listenFor receives for a webhook of its own, which it deletes at the end.
-func (f *flags) listenFor(ctx context.Context, env *cli.Env, cfg receiver.Config) error {
+func (f *flags) listenFor(ctx context.Context, env *operate.Env, cfg receiver.Config) error {
 	AllowLoopback(env)
-	return env.WithDeps(ctx, func(d *cli.Deps) (err error) {
+	return env.WithDeps(ctx, func(d *operate.Deps) (err error) {
 		store, err := d.WebhooksWithKey(ctx)
 		if err != nil {
 			return err
@@ -167,7 +168,7 @@ func deleteLeft(ctx context.Context, store *delivery.Store, workspace, address s
 }
 
 // AllowLoopback changes the settings of this process so that webhooks may be on this machine.
-func AllowLoopback(env *cli.Env) {
+func AllowLoopback(env *operate.Env) {
 	env.Settings.WebhookAllow = append(env.Settings.WebhookAllow, netip.MustParsePrefix(loopback))
 }
 

@@ -16,7 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
@@ -38,7 +39,7 @@ type flags struct {
 }
 
 // FollowCommand is ledgerfeed follow.
-func FollowCommand(env *cli.Env) *cobra.Command {
+func FollowCommand(env *operate.Env) *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{
 		Use:   "follow",
@@ -115,7 +116,7 @@ func (f *flags) check() error {
 	return nil
 }
 
-func (f *flags) run(ctx context.Context, env *cli.Env) (err error) {
+func (f *flags) run(ctx context.Context, env *operate.Env) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func (f *flags) run(ctx context.Context, env *cli.Env) (err error) {
 }
 
 // report says in one line what was proven.
-func (f *flags) report(env *cli.Env, r *follower.Report) error {
+func (f *flags) report(env *operate.Env, r *follower.Report) error {
 	if env.JSON {
 		// Standard output has the events.
 		saying := *env
@@ -203,7 +204,7 @@ func (f *flags) load(place follower.Place) (*follower.State, error) {
 }
 
 // output opens what takes the events.
-func (f *flags) output(env *cli.Env, cfg *follower.Config) (end func() error, err error) {
+func (f *flags) output(env *operate.Env, cfg *follower.Config) (end func() error, err error) {
 	end = func() error { return nil }
 	switch {
 	case f.out != "":
@@ -226,7 +227,7 @@ func (f *flags) output(env *cli.Env, cfg *follower.Config) (end func() error, er
 
 // tree makes what proves events, with the keys of the file, else those of the state, else
 // those that the service names.
-func (f *flags) tree(ctx context.Context, env *cli.Env, client *follower.Client, s *follower.State) (*follower.Tree, error) {
+func (f *flags) tree(ctx context.Context, env *operate.Env, client *follower.Client, s *follower.State) (*follower.Tree, error) {
 	origin, err := f.originOf(ctx, client)
 	if err != nil {
 		return nil, err

@@ -11,8 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower/followertest"
 )
 
@@ -29,10 +30,10 @@ func call(t *testing.T, args ...string) called {
 }
 
 // run runs a command with arguments.
-func run(t *testing.T, command func(*cli.Env) *cobra.Command, args ...string) called {
+func run(t *testing.T, command func(*operate.Env) *cobra.Command, args ...string) called {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	c := command(&cli.Env{In: strings.NewReader(""), Out: &out, ErrOut: &errOut, Clock: time.Now})
+	c := command(&operate.Env{Env: cli.Env{In: strings.NewReader(""), Out: &out, ErrOut: &errOut, Clock: time.Now}})
 	c.SetArgs(args)
 	c.SetOut(&out)
 	c.SetErr(&errOut)

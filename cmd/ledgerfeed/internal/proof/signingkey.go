@@ -17,7 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
@@ -25,7 +26,7 @@ import (
 )
 
 // SigningKeyCommand is ledgerfeed signing-key.
-func SigningKeyCommand(env *cli.Env) *cobra.Command {
+func SigningKeyCommand(env *operate.Env) *cobra.Command {
 	c := cli.Group("signing-key", "Make and show the key that signs checkpoints, and check signed notes", newCommand(env), showCommand(env), checkCommand(env))
 	c.Long = `Make and show the key that signs the checkpoints of event feeds, and check signed notes.
 
@@ -73,7 +74,7 @@ var ErrNoKey = errors.New("there is no key to sign with: ledgerfeed signing-key 
 // without it, with the program's own PostgreSQL, those of a file in the data directory,
 // which is made at the first use. Nil: there are none. With a DATABASE_URL none is made,
 // because other processes may serve the same database, and each would sign with its own.
-func Keys(ctx context.Context, e *cli.Env) (*signingkey.Keys, error) {
+func Keys(ctx context.Context, e *operate.Env) (*signingkey.Keys, error) {
 	k, err := ReadKeys(e)
 	if k != nil || err != nil || e.Settings.DatabaseURL != "" {
 		return k, err
@@ -101,7 +102,7 @@ func Keys(ctx context.Context, e *cli.Env) (*signingkey.Keys, error) {
 }
 
 // ReadKeys is Keys without making any.
-func ReadKeys(e *cli.Env) (*signingkey.Keys, error) {
+func ReadKeys(e *operate.Env) (*signingkey.Keys, error) {
 	text := e.Settings.SigningKey
 	if text == "" && e.Settings.DatabaseURL == "" {
 		var err error
@@ -122,14 +123,14 @@ func ReadKeys(e *cli.Env) (*signingkey.Keys, error) {
 
 // Source says where the keys that sign are, or would be: the variable, or the
 // file's path.
-func Source(e *cli.Env) (string, error) {
+func Source(e *operate.Env) (string, error) {
 	if e.Settings.SigningKey != "" || e.Settings.DatabaseURL != "" {
 		return "LEDGERFEED_SIGNING_KEY", nil
 	}
 	return file(e)
 }
 
-func file(e *cli.Env) (string, error) {
+func file(e *operate.Env) (string, error) {
 	dir, err := localpg.Directory(e.Settings.DataDir)
 	if err != nil {
 		return "", fmt.Errorf("LEDGERFEED_DATA_DIR or --data-dir, which is %q: %w", e.Settings.DataDir, err)
@@ -138,7 +139,7 @@ func file(e *cli.Env) (string, error) {
 }
 
 // readFile returns the file's text; empty if there is none.
-func readFile(e *cli.Env) (string, error) {
+func readFile(e *operate.Env) (string, error) {
 	path, err := file(e)
 	if err != nil {
 		return "", err
@@ -164,7 +165,7 @@ func readFile(e *cli.Env) (string, error) {
 	return string(text), nil
 }
 
-func newCommand(env *cli.Env) *cobra.Command {
+func newCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "new",
 		Short: "Make a key for LEDGERFEED_SIGNING_KEY",
@@ -213,7 +214,7 @@ in the file signing.key of the data directory, in the same form.`,
 	}
 }
 
-func showCommand(env *cli.Env) *cobra.Command {
+func showCommand(env *operate.Env) *cobra.Command {
 	var name string
 	c := &cobra.Command{
 		Use:   "show",
@@ -261,7 +262,7 @@ output has no secrets.`,
 }
 
 // have returns the keys that there are, and where they come from.
-func have(env *cli.Env) (keys *signingkey.Keys, source string, err error) {
+func have(env *operate.Env) (keys *signingkey.Keys, source string, err error) {
 	keys, err = ReadKeys(env)
 	if err == nil {
 		source, err = Source(env)
@@ -277,7 +278,7 @@ func have(env *cli.Env) (keys *signingkey.Keys, source string, err error) {
 	return keys, source, nil
 }
 
-func checkCommand(env *cli.Env) *cobra.Command {
+func checkCommand(env *operate.Env) *cobra.Command {
 	var keys []string
 	var file string
 	c := &cobra.Command{
@@ -322,7 +323,7 @@ once in a way that you trust, and keep them with the notes.`,
 }
 
 // read reads the note.
-func read(env *cli.Env, args []string) ([]byte, error) {
+func read(env *operate.Env, args []string) ([]byte, error) {
 	in, name := env.In, "standard input"
 	if len(args) > 0 && args[0] != "-" {
 		f, err := os.Open(args[0])
@@ -340,7 +341,7 @@ func read(env *cli.Env, args []string) ([]byte, error) {
 }
 
 // chosen are the keys to check with.
-func chosen(env *cli.Env, keys []string, file string, signed []byte) (*signingkey.Verifiers, error) {
+func chosen(env *operate.Env, keys []string, file string, signed []byte) (*signingkey.Verifiers, error) {
 	if len(keys) == 0 && file == "" {
 		return Own(env, signed)
 	}
@@ -383,7 +384,7 @@ func firstLine(signed []byte) string {
 
 // Own are the verifier keys that belong to the keys of this process, for the name in the
 // first line of the note.
-func Own(env *cli.Env, signed []byte) (*signingkey.Verifiers, error) {
+func Own(env *operate.Env, signed []byte) (*signingkey.Verifiers, error) {
 	keys, _, err := have(env)
 	if err != nil {
 		return nil, fmt.Errorf("want --key or --keys: %w", err)

@@ -13,7 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
@@ -21,7 +22,7 @@ import (
 )
 
 // WitnessCommand is ledgerfeed witness.
-func WitnessCommand(env *cli.Env) *cobra.Command {
+func WitnessCommand(env *operate.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "witness",
 		Short: "Have a witness of transparency logs cosign a checkpoint",
@@ -37,7 +38,7 @@ type submitFlags struct {
 	state, keyFile, witness, verifier string
 }
 
-func submitCommand(env *cli.Env) *cobra.Command {
+func submitCommand(env *operate.Env) *cobra.Command {
 	f := &submitFlags{}
 	c := &cobra.Command{
 		Use:   "submit",
@@ -58,7 +59,7 @@ the witness cosigned last. So it needs the API key, as follow does, in --key-fil
 	return c
 }
 
-func (f *submitFlags) run(ctx context.Context, env *cli.Env) error {
+func (f *submitFlags) run(ctx context.Context, env *operate.Env) error {
 	if f.state == "" || f.witness == "" || f.verifier == "" {
 		return cli.Usagef("want --state, --witness and --witness-key")
 	}
@@ -92,7 +93,7 @@ func (f *submitFlags) run(ctx context.Context, env *cli.Env) error {
 }
 
 // tree is the tree that the state is of, and the checkpoint that it has kept.
-func (f *submitFlags) tree(env *cli.Env) (*follower.Tree, []byte, error) {
+func (f *submitFlags) tree(env *operate.Env) (*follower.Tree, []byte, error) {
 	if _, err := os.Stat(f.state); err != nil {
 		return nil, nil, err
 	}

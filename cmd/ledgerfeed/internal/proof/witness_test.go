@@ -11,8 +11,9 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower/followertest"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness/witnesstest"
 )
@@ -48,7 +49,7 @@ func TestSubmit(t *testing.T) {
 	address, _ := witness.Listen(t, "127.0.0.1:0")
 	followAndSubmit := func(state string) called {
 		t.Helper()
-		env := &cli.Env{In: strings.NewReader(""), Out: &bytes.Buffer{}, ErrOut: &bytes.Buffer{}, Clock: time.Now}
+		env := &operate.Env{Env: cli.Env{In: strings.NewReader(""), Out: &bytes.Buffer{}, ErrOut: &bytes.Buffer{}, Clock: time.Now}}
 		c := proof.FollowCommand(env)
 		c.SetArgs([]string{"--url", s.URL, "--key-file", file("key"), "--state", file(state), "--verify", "--verifier-keys", file("logs"), "--once"})
 		if err := c.ExecuteContext(t.Context()); err != nil {

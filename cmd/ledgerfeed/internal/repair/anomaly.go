@@ -15,23 +15,24 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
 // AnomalyCommand is ledgerfeed anomaly.
-func AnomalyCommand(env *cli.Env) *cobra.Command {
+func AnomalyCommand(env *operate.Env) *cobra.Command {
 	return cli.Group("anomaly", "List, show and acknowledge entries that had no effect, or not all of it",
 		listCommand(env), showCommand(env), acknowledgeCommand(env))
 }
 
-func anomalyWith(ctx context.Context, env *cli.Env, work func(*cli.Deps, *anomaly.Store) error) error {
-	return env.WithDeps(ctx, func(d *cli.Deps) error { return work(d, anomaly.NewStore(d.Pool, env.Clock)) })
+func anomalyWith(ctx context.Context, env *operate.Env, work func(*operate.Deps, *anomaly.Store) error) error {
+	return env.WithDeps(ctx, func(d *operate.Deps) error { return work(d, anomaly.NewStore(d.Pool, env.Clock)) })
 }
 
-func listCommand(env *cli.Env) *cobra.Command {
+func listCommand(env *operate.Env) *cobra.Command {
 	var (
 		workspace string
 		all       bool
@@ -43,7 +44,7 @@ func listCommand(env *cli.Env) *cobra.Command {
 command counts only the first, ordered by workspace and position, and says so.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
-			return anomalyWith(ctx, env, func(d *cli.Deps, store *anomaly.Store) error {
+			return anomalyWith(ctx, env, func(d *operate.Deps, store *anomaly.Store) error {
 				if workspace != "" {
 					if _, err := d.Log.Head(ctx, workspace); err != nil {
 						return err
@@ -100,7 +101,7 @@ type showView struct {
 	More      bool              `json:"more"`            // with --after the last position
 }
 
-func showCommand(env *cli.Env) *cobra.Command {
+func showCommand(env *operate.Env) *cobra.Command {
 	var (
 		position, after int64
 		limit           int
@@ -113,7 +114,7 @@ func showCommand(env *cli.Env) *cobra.Command {
 			if position < 0 || after < 0 || limit < 1 || limit > anomaly.MaxPage {
 				return cli.Usagef("want positions from 1 on, and a --limit of 1 to %d", anomaly.MaxPage)
 			}
-			return anomalyWith(ctx, env, func(d *cli.Deps, store *anomaly.Store) error {
+			return anomalyWith(ctx, env, func(d *operate.Deps, store *anomaly.Store) error {
 				if _, err := d.Log.Head(ctx, args[0]); err != nil {
 					return err
 				}
@@ -132,7 +133,7 @@ func showCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-func show(ctx context.Context, d *cli.Deps, store *anomaly.Store, workspaceID string, position, after int64, limit int) (v *showView, err error) {
+func show(ctx context.Context, d *operate.Deps, store *anomaly.Store, workspaceID string, position, after int64, limit int) (v *showView, err error) {
 	v = &showView{}
 	if position == 0 {
 		if v.Anomalies, err = store.Page(ctx, workspaceID, after, limit); err != nil {
@@ -196,7 +197,7 @@ func writeAnomalies(out io.Writer, workspaceID string, v *showView) error {
 	return nil
 }
 
-func acknowledgeCommand(env *cli.Env) *cobra.Command {
+func acknowledgeCommand(env *operate.Env) *cobra.Command {
 	var (
 		which  anomaly.Which
 		reason string
@@ -214,7 +215,7 @@ only with --all, and ledgerfeed doctor no longer counts them. Nothing else chang
 			if err := checkWhich(&which, reason, all); err != nil {
 				return err
 			}
-			return anomalyWith(ctx, env, func(_ *cli.Deps, store *anomaly.Store) error {
+			return anomalyWith(ctx, env, func(_ *operate.Deps, store *anomaly.Store) error {
 				n, err := store.Acknowledge(ctx, args[0], which, note)
 				if _, wrong := errors.AsType[*anomaly.NoteError](err); wrong {
 					return &cli.UsageError{Err: err}

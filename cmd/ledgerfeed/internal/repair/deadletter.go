@@ -14,15 +14,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // IngestCommand is ledgerfeed ingest.
-func IngestCommand(env *cli.Env) *cobra.Command {
+func IngestCommand(env *operate.Env) *cobra.Command {
 	dead := cli.Group("dead", "List, show, retry or drop dead letters: messages that the log has refused",
 		deadListCommand(env), deadShowCommand(env), deadRetryCommand(env), deadDropCommand(env))
 	dead.Long = `List, show, retry or drop dead letters: messages of a source that the log has refused.
@@ -33,7 +34,7 @@ the process that ingests it.`
 }
 
 // withDeadLetters does the work of a command with the source of the settings.
-func withDeadLetters(ctx context.Context, env *cli.Env, work func(ingest.DeadLetters) error) error {
+func withDeadLetters(ctx context.Context, env *operate.Env, work func(ingest.DeadLetters) error) error {
 	source, _, err := service.OpenSource(ctx, env, nil)
 	if err != nil {
 		return err
@@ -75,7 +76,7 @@ func viewDeadLetters(of ingest.DeadLetters, list []ingest.Letter) *deadLettersVi
 
 const mostDeadLetters = 1000
 
-func deadListCommand(env *cli.Env) *cobra.Command {
+func deadListCommand(env *operate.Env) *cobra.Command {
 	var (
 		after string
 		limit int
@@ -166,7 +167,7 @@ type deadLetterShowView struct {
 	Binary   []byte `json:"payload_b64,omitempty"` // otherwise
 }
 
-func deadShowCommand(env *cli.Env) *cobra.Command {
+func deadShowCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a dead letter with all that its message says",
@@ -242,7 +243,7 @@ type retriedView struct {
 // mostNamed is how many letters retry and drop name.
 const mostNamed = 20
 
-func deadRetryCommand(env *cli.Env) *cobra.Command {
+func deadRetryCommand(env *operate.Env) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "retry ID… | --all",
@@ -259,7 +260,7 @@ appended at the end of the log.`,
 			if err := checkWhichLetters(ids, all); err != nil {
 				return err
 			}
-			return env.WithDeps(ctx, func(d *cli.Deps) error { return retryDeadLetters(ctx, env, d, ids) })
+			return env.WithDeps(ctx, func(d *operate.Deps) error { return retryDeadLetters(ctx, env, d, ids) })
 		}),
 	}
 	c.Flags().BoolVar(&all, "all", false, "all dead letters that there are now")
@@ -267,7 +268,7 @@ appended at the end of the log.`,
 }
 
 // retryDeadLetters retries the letters with some ids; none: all.
-func retryDeadLetters(ctx context.Context, env *cli.Env, d *cli.Deps, ids []string) error {
+func retryDeadLetters(ctx context.Context, env *operate.Env, d *operate.Deps, ids []string) error {
 	source, rules, err := service.OpenSource(ctx, env, d.Pool)
 	if err != nil {
 		return err
@@ -327,7 +328,7 @@ func (v *retriedView) write(out io.Writer, source string) error {
 	return writeDeadLetters(out, &deadLettersView{Source: source, Letters: v.Letters})
 }
 
-func deadDropCommand(env *cli.Env) *cobra.Command {
+func deadDropCommand(env *operate.Env) *cobra.Command {
 	var all, yes bool
 	c := &cobra.Command{
 		Use:   "drop ID… | --all",
@@ -348,7 +349,7 @@ first, unless you give --yes.`,
 }
 
 // dropDeadLetters drops the letters with some ids; none: all.
-func dropDeadLetters(ctx context.Context, env *cli.Env, of ingest.DeadLetters, ids []string, yes bool) error {
+func dropDeadLetters(ctx context.Context, env *operate.Env, of ingest.DeadLetters, ids []string, yes bool) error {
 	first, each, err := selectDeadLetters(ctx, of, ids)
 	if err != nil {
 		return err

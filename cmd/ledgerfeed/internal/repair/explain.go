@@ -10,14 +10,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 // ExplainCommand is ledgerfeed explain.
-func ExplainCommand(env *cli.Env) *cobra.Command {
+func ExplainCommand(env *operate.Env) *cobra.Command {
 	var (
 		workspace, asOf string
 	)

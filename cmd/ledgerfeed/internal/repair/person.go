@@ -18,17 +18,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 )
 
 // PersonCommand is ledgerfeed person.
-func PersonCommand(env *cli.Env) *cobra.Command {
+func PersonCommand(env *operate.Env) *cobra.Command {
 	return cli.Group("person", "Find, export and forget what the log holds about a client or a contractor",
 		findPersonCommand(env), exportPersonCommand(env), forgetCommand(env), forgottenCommand(env))
 }
@@ -41,7 +42,7 @@ type foundPerson struct {
 	Position int64  `json:"last_position"` // of the last of them
 }
 
-func findPersonCommand(env *cli.Env) *cobra.Command {
+func findPersonCommand(env *operate.Env) *cobra.Command {
 	var workspace string
 	c := &cobra.Command{
 		Use:   "find TEXT",
@@ -55,7 +56,7 @@ signs in phone numbers make no difference. First and last name can be searched t
 			if workspace == "" || args[0] == "" {
 				return cli.Usagef("want --workspace and a text that is not empty")
 			}
-			return env.WithDeps(ctx, func(d *cli.Deps) error {
+			return env.WithDeps(ctx, func(d *operate.Deps) error {
 				found := []foundPerson{}
 				err := d.Log.FindText(ctx, workspace, args[0], func(e *domain.Entry, subjects string) error {
 					for s := range strings.FieldsSeq(subjects) {
@@ -107,7 +108,7 @@ func subjectArgs(workspace string, args []string) (s eventlog.Subject, err error
 	return s, nil
 }
 
-func exportPersonCommand(env *cli.Env) *cobra.Command {
+func exportPersonCommand(env *operate.Env) *cobra.Command {
 	var workspace string
 	c := &cobra.Command{
 		Use:   "export client|contractor ID",
@@ -120,7 +121,7 @@ position, type and publish time, and the fields that are about the person.`,
 			if err != nil {
 				return err
 			}
-			return env.WithDeps(ctx, func(d *cli.Deps) error {
+			return env.WithDeps(ctx, func(d *operate.Deps) error {
 				out := json.NewEncoder(env.Out)
 				out.SetEscapeHTML(false)
 				return d.Log.WalkSubject(ctx, workspace, s, func(e *domain.Entry) error {
@@ -142,7 +143,7 @@ type personValue struct {
 	Value     json.RawMessage `json:"value"`
 }
 
-func forgottenCommand(env *cli.Env) *cobra.Command {
+func forgottenCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "Write who was forgotten, as the list that append --forgotten takes",
@@ -151,7 +152,7 @@ that ledgerfeed append --forgotten takes after an older backup was restored. It 
 only. Write it anew with each backup, and keep it elsewhere.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
-			return env.WithDeps(ctx, func(d *cli.Deps) error {
+			return env.WithDeps(ctx, func(d *operate.Deps) error {
 				var line []byte
 				return d.Log.WalkForgotten(ctx, func(e *domain.Entry) error {
 					line = e.AppendNDJSON(line[:0])
@@ -170,7 +171,7 @@ type forgetFlags struct {
 	dryRun            bool
 }
 
-func forgetCommand(env *cli.Env) *cobra.Command {
+func forgetCommand(env *operate.Env) *cobra.Command {
 	var f forgetFlags
 	c := &cobra.Command{
 		Use:   "forget client|contractor ID",
@@ -193,7 +194,7 @@ checks it. docs/operations/erasure.md says what remains, and where.`,
 			if err != nil {
 				return err
 			}
-			return env.WithDeps(ctx, func(d *cli.Deps) error { return f.run(ctx, env, d, s) })
+			return env.WithDeps(ctx, func(d *operate.Deps) error { return f.run(ctx, env, d, s) })
 		}),
 	}
 	c.Flags().StringVar(&f.workspace, "workspace", "", "the workspace")
@@ -224,7 +225,7 @@ const remains = "the ids, amounts and dates; backups and the write-ahead log unt
 	"the free space of database files until VACUUM FULL or new rows overwrite it; streams of a relay with whole entries, outbox tables and dead letters; " +
 	"the database that the workspace has moved from, until the move is finished; copies that readers of the API keep"
 
-func (f *forgetFlags) run(ctx context.Context, env *cli.Env, d *cli.Deps, s eventlog.Subject) error {
+func (f *forgetFlags) run(ctx context.Context, env *operate.Env, d *operate.Deps, s eventlog.Subject) error {
 	r := &forgetReceipt{WorkspaceID: f.workspace, Kind: s.Kind, ID: s.ID}
 	if _, err := d.Log.Head(ctx, f.workspace); err != nil {
 		return err
@@ -273,7 +274,7 @@ func (f *forgetFlags) run(ctx context.Context, env *cli.Env, d *cli.Deps, s even
 
 // deleted returns when the values before an entry that forgets are deleted, by this process or by
 // another one.
-func deleted(ctx context.Context, d *cli.Deps, workspaceID string, position int64) (*eventlog.Forgotten, error) {
+func deleted(ctx context.Context, d *operate.Deps, workspaceID string, position int64) (*eventlog.Forgotten, error) {
 	const pause = 100 * time.Millisecond
 	for {
 		if err := d.Log.Forget(ctx, workspaceID); err != nil {
@@ -293,7 +294,7 @@ func deleted(ctx context.Context, d *cli.Deps, workspaceID string, position int6
 }
 
 // keep adds the entry to the list of those who were forgotten. It returns the name of the file.
-func (f *forgetFlags) keep(env *cli.Env, d *cli.Deps, draft domain.Draft, now time.Time) (name string, err error) {
+func (f *forgetFlags) keep(env *operate.Env, d *operate.Deps, draft domain.Draft, now time.Time) (name string, err error) {
 	if name = f.list; name == "" {
 		dir := d.DataDir(env.Settings.DataDir)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -315,7 +316,7 @@ func (f *forgetFlags) keep(env *cli.Env, d *cli.Deps, draft domain.Draft, now ti
 }
 
 // sign makes a note of the receipt, if there is a key to sign with.
-func (r *forgetReceipt) sign(env *cli.Env) error {
+func (r *forgetReceipt) sign(env *operate.Env) error {
 	keys, err := proof.ReadKeys(env)
 	if keys == nil || err != nil {
 		return err
@@ -339,7 +340,7 @@ func (r *forgetReceipt) sign(env *cli.Env) error {
 
 // count counts the values about a person, and the rows of the read models that show the person or
 // texts about them.
-func (r *forgetReceipt) count(ctx context.Context, d *cli.Deps, s eventlog.Subject) error {
+func (r *forgetReceipt) count(ctx context.Context, d *operate.Deps, s eventlog.Subject) error {
 	rows := `(SELECT count(*) FROM ` + s.Kind + ` WHERE workspace_id = $1 AND id = $2)`
 	tables := []string{"invoice", "charge", "time_entry", "payment"}
 	if s.Kind == eventlog.SubjectClient {

@@ -13,16 +13,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
 // QuarantineCommand is ledgerfeed quarantine.
-func QuarantineCommand(env *cli.Env) *cobra.Command {
+func QuarantineCommand(env *operate.Env) *cobra.Command {
 	return cli.Group("quarantine", "List, retry or skip entries that cannot be projected or relayed",
 		quarantineListCommand(env), quarantineShowCommand(env), quarantineRetryCommand(env), quarantineSkipCommand(env))
 }
@@ -33,7 +34,7 @@ func consumerFlag(c *cobra.Command, consumer *string) {
 }
 
 // quarantineOf is the quarantine of a consumer that there is.
-func quarantineOf(ctx context.Context, d *cli.Deps, consumer string) (*eventlog.Quarantine, error) {
+func quarantineOf(ctx context.Context, d *operate.Deps, consumer string) (*eventlog.Quarantine, error) {
 	names, err := eventlog.Consumers(ctx, d.Pool)
 	if err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ type quarantineListView struct {
 	Skipped     []eventlog.Skip  `json:"skipped"`
 }
 
-func quarantined(ctx context.Context, d *cli.Deps, consumer, workspaceID string) ([]quarantineView, error) {
+func quarantined(ctx context.Context, d *operate.Deps, consumer, workspaceID string) ([]quarantineView, error) {
 	progress, err := eventlog.ReadProgress(ctx, d.Pool, consumer, workspaceID)
 	if err != nil {
 		return nil, err
@@ -83,13 +84,13 @@ func quarantined(ctx context.Context, d *cli.Deps, consumer, workspaceID string)
 	return list, nil
 }
 
-func quarantineListCommand(env *cli.Env) *cobra.Command {
+func quarantineListCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List quarantined workspaces and skipped entries",
 		Args:  cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
-			return env.WithDeps(ctx, func(d *cli.Deps) error {
+			return env.WithDeps(ctx, func(d *operate.Deps) error {
 				names, err := eventlog.Consumers(ctx, d.Pool)
 				if err != nil {
 					return err
@@ -151,14 +152,14 @@ type quarantineShowView struct {
 	Skipped         []eventlog.Skip    `json:"skipped"`
 }
 
-func quarantineShowCommand(env *cli.Env) *cobra.Command {
+func quarantineShowCommand(env *operate.Env) *cobra.Command {
 	var consumer string
 	c := &cobra.Command{
 		Use:   "show WORKSPACE",
 		Short: "Show the entry that stops a workspace, the error, and its history",
 		Args:  cli.ExactArgs(1),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
-			return env.WithDeps(ctx, func(d *cli.Deps) error {
+			return env.WithDeps(ctx, func(d *operate.Deps) error {
 				v, err := showQuarantine(ctx, d, consumer, args[0])
 				if err != nil {
 					return err
@@ -171,7 +172,7 @@ func quarantineShowCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-func showQuarantine(ctx context.Context, d *cli.Deps, consumer, workspaceID string) (*quarantineShowView, error) {
+func showQuarantine(ctx context.Context, d *operate.Deps, consumer, workspaceID string) (*quarantineShowView, error) {
 	v := &quarantineShowView{History: []eventlog.Failure{}, Skipped: []eventlog.Skip{}}
 	of, err := quarantineOf(ctx, d, consumer)
 	if err != nil {
@@ -233,7 +234,7 @@ func nextAttempt(at *time.Time) string {
 	return domain.FormatTime(*at)
 }
 
-func quarantineRetryCommand(env *cli.Env) *cobra.Command {
+func quarantineRetryCommand(env *operate.Env) *cobra.Command {
 	var (
 		position int64
 		consumer string
@@ -265,8 +266,8 @@ stays skipped.`,
 	return c
 }
 
-func retryQuarantined(ctx context.Context, env *cli.Env, consumer, workspaceID string) error {
-	return env.WithDeps(ctx, func(d *cli.Deps) error {
+func retryQuarantined(ctx context.Context, env *operate.Env, consumer, workspaceID string) error {
+	return env.WithDeps(ctx, func(d *operate.Deps) error {
 		of, err := quarantineOf(ctx, d, consumer)
 		if err != nil {
 			return err
@@ -282,7 +283,7 @@ func retryQuarantined(ctx context.Context, env *cli.Env, consumer, workspaceID s
 }
 
 // restore gives an entry that was skipped its effect.
-func restore(ctx context.Context, env *cli.Env, workspaceID string, position int64) error {
+func restore(ctx context.Context, env *operate.Env, workspaceID string, position int64) error {
 	f := flags{workers: 1, memoryMiB: defaultMemoryMiB, rate: yieldingRate}
 	return with(ctx, env, "retry", f, func(r *running) error {
 		b, err := r.Restore(ctx, workspaceID, position)
@@ -310,7 +311,7 @@ func writeRestored(out io.Writer, b *replay.Rebuilt, position int64) (err error)
 	return err
 }
 
-func quarantineSkipCommand(env *cli.Env) *cobra.Command {
+func quarantineSkipCommand(env *operate.Env) *cobra.Command {
 	var reason, consumer string
 	c := &cobra.Command{
 		Use:   "skip WORKSPACE --reason TEXT",
@@ -330,7 +331,7 @@ with the next one. ledgerfeed status shows which entry the relay cannot send.`,
 			if consumer == eventtree.Consumer {
 				return cli.Usagef("--consumer is %s: a tree of events without one of them proves nothing; ledgerfeed rebuild event-trees makes it anew", consumer)
 			}
-			return env.WithDeps(ctx, func(d *cli.Deps) error {
+			return env.WithDeps(ctx, func(d *operate.Deps) error {
 				of, err := quarantineOf(ctx, d, consumer)
 				if err != nil {
 					return err

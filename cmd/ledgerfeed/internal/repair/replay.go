@@ -15,9 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
@@ -70,8 +71,8 @@ const (
 
 // connections divides the connections that the process may have: with few connections, fewer
 // workers work at once.
-func (f *flags) connections(env *cli.Env) (workers, own int, err error) {
-	all, err := cli.Connections(env, "a command that folds the log", eachWorker+spare+leastOwn, eachWorker*f.workers+spare+mostOwn)
+func (f *flags) connections(env *operate.Env) (workers, own int, err error) {
+	all, err := operate.Connections(env, "a command that folds the log", eachWorker+spare+leastOwn, eachWorker*f.workers+spare+mostOwn)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -82,13 +83,13 @@ func (f *flags) connections(env *cli.Env) (workers, own int, err error) {
 // running is a Replay at work for a command.
 type running struct {
 	*replay.Replayer
-	env      *cli.Env
+	env      *operate.Env
 	progress *replay.Progress
 	quiet    func() // ends the progress display; call it before printing
 }
 
 // with opens the database, makes a Replay, and shows progress while work runs.
-func with(ctx context.Context, env *cli.Env, verb string, f flags, work func(*running) error) error {
+func with(ctx context.Context, env *operate.Env, verb string, f flags, work func(*running) error) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func with(ctx context.Context, env *cli.Env, verb string, f flags, work func(*ru
 	if err != nil {
 		return err
 	}
-	return cli.WithConnections(ctx, env, own, func(d *cli.Deps) error {
+	return operate.WithConnections(ctx, env, own, func(d *operate.Deps) error {
 		pool, err := pg.Open(ctx, d.URL, pg.Options{
 			MaxConns: int32(eachWorker*workers + spare), ReadBuffer: 64 << 10, Settings: replay.PoolSettings(),
 		})
@@ -149,7 +150,7 @@ type verifyView struct {
 }
 
 // VerifyCommand is ledgerfeed verify.
-func VerifyCommand(env *cli.Env) *cobra.Command {
+func VerifyCommand(env *operate.Env) *cobra.Command {
 	var (
 		f          flags
 		since      int64
@@ -293,7 +294,7 @@ type rebuildView struct {
 }
 
 // RebuildCommand is ledgerfeed rebuild.
-func RebuildCommand(env *cli.Env) *cobra.Command {
+func RebuildCommand(env *operate.Env) *cobra.Command {
 	var (
 		f    flags
 		lost bool
@@ -449,7 +450,7 @@ type keptCheckpoint struct {
 
 // readKept reads checkpoints from files, each a signed note, which must be of one workspace.
 // keys is a file with verifier keys; empty: those of this process.
-func readKept(env *cli.Env, workspace *string, files []string, keys string) (list []keptCheckpoint, err error) {
+func readKept(env *operate.Env, workspace *string, files []string, keys string) (list []keptCheckpoint, err error) {
 	if len(files) == 0 && keys != "" {
 		return nil, cli.Usagef("--verifier-keys is for --checkpoint, which is missing")
 	}
@@ -467,7 +468,7 @@ func readKept(env *cli.Env, workspace *string, files []string, keys string) (lis
 	return list, nil
 }
 
-func readOneKept(env *cli.Env, file, keys string) (_ *keptCheckpoint, workspace string, err error) {
+func readOneKept(env *operate.Env, file, keys string) (_ *keptCheckpoint, workspace string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, "", err
@@ -496,7 +497,7 @@ func readOneKept(env *cli.Env, file, keys string) (_ *keptCheckpoint, workspace 
 }
 
 // verifiersOf are the keys that a checkpoint is checked with.
-func verifiersOf(env *cli.Env, note []byte, origin, file string) (*signingkey.Verifiers, error) {
+func verifiersOf(env *operate.Env, note []byte, origin, file string) (*signingkey.Verifiers, error) {
 	if file == "" {
 		v, err := proof.Own(env, note)
 		if err != nil {

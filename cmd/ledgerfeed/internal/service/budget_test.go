@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 )
 
 // TestConnectionsAreDivided: whatever a process may have, what is kept for its shares leaves
@@ -62,22 +62,22 @@ func TestTooFewConnections(t *testing.T) {
 	t.Parallel()
 	const least = "10"
 	for _, test := range []struct {
-		set     func(*cli.Env)
+		set     func(*operate.Env)
 		want    string // of the error
 		allowed int
 	}{
-		{func(*cli.Env) {}, "", 20},
-		{func(e *cli.Env) { e.Settings.Connections = 32 }, "", 32},
-		{func(e *cli.Env) { e.Settings.Connections = 100 }, "", 50},
-		{func(e *cli.Env) { e.Settings.Connections = 10 }, "", 10},
-		{func(e *cli.Env) {
+		{func(*operate.Env) {}, "", 20},
+		{func(e *operate.Env) { e.Settings.Connections = 32 }, "", 32},
+		{func(e *operate.Env) { e.Settings.Connections = 100 }, "", 50},
+		{func(e *operate.Env) { e.Settings.Connections = 10 }, "", 10},
+		{func(e *operate.Env) {
 			e.Settings.Connections, e.Settings.DatabaseURL = 40, "postgres://db/x?pool_max_conns=11"
 		}, "", 11},
-		{func(e *cli.Env) { e.Settings.Connections = 9 }, "LEDGERFEED_CONNECTIONS is 9: serve --roles api,project,deliver,console needs at least " + least, 0},
-		{func(e *cli.Env) { e.Settings.DatabaseURL = "host=db pool_max_conns=9" }, "pool_max_conns in DATABASE_URL is 9: serve --roles api,project,deliver,console needs at least " + least, 0},
-		{func(e *cli.Env) { e.Settings.DatabaseURL = "host=db pool_max_conns=2" }, `pool_max_conns in DATABASE_URL is "2": want a number of connections, 4 or more, such as 40`, 0},
+		{func(e *operate.Env) { e.Settings.Connections = 9 }, "LEDGERFEED_CONNECTIONS is 9: serve --roles api,project,deliver,console needs at least " + least, 0},
+		{func(e *operate.Env) { e.Settings.DatabaseURL = "host=db pool_max_conns=9" }, "pool_max_conns in DATABASE_URL is 9: serve --roles api,project,deliver,console needs at least " + least, 0},
+		{func(e *operate.Env) { e.Settings.DatabaseURL = "host=db pool_max_conns=2" }, `pool_max_conns in DATABASE_URL is "2": want a number of connections, 4 or more, such as 40`, 0},
 	} {
-		env := &cli.Env{}
+		env := &operate.Env{}
 		test.set(env)
 		n, err := Allowed(env, Roles())
 		if n != test.allowed || (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

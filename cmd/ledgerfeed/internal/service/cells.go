@@ -18,9 +18,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/cell"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
@@ -78,7 +79,7 @@ const (
 )
 
 // NewCells prepares a process that serves cells with some roles. Run starts it.
-func NewCells(ctx context.Context, env *cli.Env, roles []string, migrate bool) (*Cells, error) {
+func NewCells(ctx context.Context, env *operate.Env, roles []string, migrate bool) (*Cells, error) {
 	if slices.Contains(roles, RoleIngest) {
 		return nil, cli.Usagef("the role %s appends to one cell: run it in a separate process with --cell, one of %s", RoleIngest, strings.Join(env.Cells.Names(), ", "))
 	}
@@ -171,7 +172,7 @@ func (p *part) fail(err error) {
 }
 
 // serve prepares the cell's service and runs it until ctx ends or one of its components fails.
-func (p *part) serve(ctx context.Context, env *cli.Env) error {
+func (p *part) serve(ctx context.Context, env *operate.Env) error {
 	db, err := env.OpenDatabase(ctx, true)
 	if err != nil {
 		return err

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -35,7 +36,7 @@ func TestAWrongClockIsNotReady(t *testing.T) {
 	now := time.Now().AddDate(1, 0, 0)
 	pool := testkit.Must(pg.Open(t.Context(), testkit.NewDatabase(t), pg.Options{}))(t)
 	t.Cleanup(pool.Close)
-	s := &Service{shared: pool.Share, env: &cli.Env{Clock: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)}}
+	s := &Service{shared: pool.Share, env: &operate.Env{Env: cli.Env{Clock: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)}}}
 	for _, c := range []struct {
 		now  time.Time
 		want string

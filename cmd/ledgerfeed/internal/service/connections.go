@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/internal/connlimit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
@@ -183,16 +183,16 @@ func LeastConnections(roles ...string) int {
 
 // Allowed is how many connections a process with some roles may have. The error names the
 // setting that allows too few.
-func Allowed(env *cli.Env, roles []string) (int, error) {
+func Allowed(env *operate.Env, roles []string) (int, error) {
 	most := mostOf(roles, listsOf(env))
 	if env.Settings.Connections == 0 {
 		most = defaultOf(roles, listsOf(env))
 	}
-	return cli.Connections(env, "serve --roles "+strings.Join(roles, ","), LeastConnections(roles...), most)
+	return operate.Connections(env, "serve --roles "+strings.Join(roles, ","), LeastConnections(roles...), most)
 }
 
 // listsOf is how many whole lists are read at the same time, as the settings have it.
-func listsOf(env *cli.Env) int { return cmp.Or(env.Settings.WholeLists, defaultLists) }
+func listsOf(env *operate.Env) int { return cmp.Or(env.Settings.WholeLists, defaultLists) }
 
 // enoughCommon is the number of unreserved connections from which one of them is reserved for mass
 // changes, so that long reads never stop a workspace from being projected.
@@ -226,7 +226,7 @@ func divide(all int, roles []string, lists int) map[string]pg.ShareOptions {
 // prepareNotifier makes what notifies other processes, and says it where it hears of none.
 func prepareNotifier(ctx context.Context, s *Service) (err error) {
 	parameters := map[string]string{"application_name": sessionName(s.roles, s.connections.mark, "")}
-	s.notifier, err = cli.NewNotifier(s.env, s.database, s.shared, parameters)
+	s.notifier, err = operate.NewNotifier(s.env, s.database, s.shared, parameters)
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ type ServerUse struct {
 
 // ReadServerUse asks PostgreSQL. Any account may; through a pooler, all that is seen of a
 // process is the connection that it has past it.
-func ReadServerUse(ctx context.Context, env *cli.Env, db *cli.Database, pool pg.DB) (*ServerUse, error) {
+func ReadServerUse(ctx context.Context, env *operate.Env, db *operate.Database, pool pg.DB) (*ServerUse, error) {
 	u := &ServerUse{Processes: []Process{}}
 	// Of other accounts' sessions, an account without pg_read_all_stats sees no type.
 	err := pool.QueryRow(ctx, `
@@ -294,7 +294,7 @@ func ReadServerUse(ctx context.Context, env *cli.Env, db *cli.Database, pool pg.
 }
 
 // mostAllowed is Allowed, or what the roles use where the settings allow too few.
-func mostAllowed(env *cli.Env, roles []string) int {
+func mostAllowed(env *operate.Env, roles []string) int {
 	if n, err := Allowed(env, roles); err == nil {
 		return n
 	}

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
@@ -40,7 +41,7 @@ func prepareIngest(ctx context.Context, s *Service) error {
 
 // OpenSource opens the source of the settings, with the rules for it: an outbox or a stream. Only what
 // ingests needs a pool.
-func OpenSource(ctx context.Context, env *cli.Env, pool pg.DB) (source ingest.Source, rules ingest.Rules, err error) {
+func OpenSource(ctx context.Context, env *operate.Env, pool pg.DB) (source ingest.Source, rules ingest.Rules, err error) {
 	if env.Settings.IngestURL == "" {
 		return nil, rules, cli.Usagef("LEDGERFEED_INGEST_URL is not set: set it to the address that it has for ledgerfeed serve --roles ingest")
 	}
@@ -88,7 +89,7 @@ func (d *DeadLetters) Counted() string {
 
 // LookAtDeadLetters counts, for a command, the dead letters of the source of the settings; nil: the
 // settings name none. A source that is away is no error, so that it hides nothing else.
-func LookAtDeadLetters(ctx context.Context, env *cli.Env) *DeadLetters {
+func LookAtDeadLetters(ctx context.Context, env *operate.Env) *DeadLetters {
 	if env.Settings.IngestURL == "" {
 		return nil
 	}

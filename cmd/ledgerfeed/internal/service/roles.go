@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
@@ -23,6 +23,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/connlimit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
@@ -87,7 +88,7 @@ func CheckRoles(roles []string, set *settings.Settings) error {
 // New prepares a process with some roles: it waits until the schema of the database fits
 // the program, connects to it and binds the listeners. Run starts it. When ctx ends while
 // it waits, the error is ErrStoppedWaiting.
-func New(ctx context.Context, env *cli.Env, db *cli.Database, roles []string) (*Service, error) {
+func New(ctx context.Context, env *operate.Env, db *operate.Database, roles []string) (*Service, error) {
 	registry := prometheus.NewRegistry()
 	s := &Service{env: env, database: db, roles: roles, metrics: registry, pools: NewPools()}
 	err := s.prepare(ctx, func() error {
@@ -197,7 +198,7 @@ func (s *Service) prepareRoles(ctx context.Context) (err error) {
 func (s *Service) prepareAPI(ctx context.Context, control *pg.Share) error {
 	set := &s.env.Settings
 	pool := s.share(RoleAPI, readapi.PoolSettings())
-	notice, err := cli.BrandNotice(ctx, set.Brand, s.shared)
+	notice, err := operate.BrandNotice(ctx, set.Brand, s.shared)
 	if err != nil {
 		return fmt.Errorf("look for keys: %w", err)
 	}
@@ -454,7 +455,7 @@ func listOptions(set *settings.Settings) pg.Options {
 }
 
 // standbyConfig is how the standbys of the settings are followed.
-func standbyConfig(env *cli.Env, pool pg.DB, logger *slog.Logger) standby.Config {
+func standbyConfig(env *operate.Env, pool pg.DB, logger *slog.Logger) standby.Config {
 	return standby.Config{URL: env.Settings.ReadURL, Primary: pool, MaxLag: env.Settings.ReadMaxLag, Logger: logger}
 }
 
@@ -474,7 +475,7 @@ func followStandbys(s *Service) (err error) {
 
 // LookAtStandbys finds out, for a command, how the standbys of the settings are; nil: the
 // settings name none.
-func LookAtStandbys(ctx context.Context, env *cli.Env, pool pg.DB) (*standby.State, error) {
+func LookAtStandbys(ctx context.Context, env *operate.Env, pool pg.DB) (*standby.State, error) {
 	if env.Settings.ReadURL == "" {
 		return nil, nil
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
@@ -33,8 +33,8 @@ import (
 type Service struct {
 	Log *eventlog.Log
 
-	env      *cli.Env
-	database *cli.Database
+	env      *operate.Env
+	database *operate.Database
 	metrics  prometheus.Registerer
 	part     *part               // of a process with several cells; nil: the process has one database
 	gather   prometheus.Gatherer // what metrics registers, of a part or its host
@@ -137,7 +137,7 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // drain goes on for the drain delay when the process was told to stop, unless a component fails.
-func drain(ctx context.Context, env *cli.Env, components *group) {
+func drain(ctx context.Context, env *operate.Env, components *group) {
 	tellSystemd(ctx, env.Logger, daemon.SdNotifyStopping)
 	if delay := env.Settings.DrainDelay; ctx.Err() != nil && delay > 0 {
 		env.Logger.InfoContext(ctx, "not ready any more, stopping soon", "in", delay)

@@ -13,9 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
@@ -37,7 +38,7 @@ type view struct {
 }
 
 // Command is ledgerfeed status.
-func Command(env *cli.Env) *cobra.Command {
+func Command(env *operate.Env) *cobra.Command {
 	var (
 		workspace string
 		wait      bool
@@ -54,7 +55,7 @@ It counts the first 1000 anomalies of each workspace, and lists them with --json
 ledgerfeed anomaly show has all of them.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
-			return env.WithDeps(ctx, func(d *cli.Deps) error {
+			return env.WithDeps(ctx, func(d *operate.Deps) error {
 				if wait {
 					if err := d.AwaitProjected(ctx, workspace, time.Duration(timeout)); err != nil {
 						return err

@@ -13,9 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
@@ -24,7 +25,7 @@ import (
 )
 
 // AppendCommand is ledgerfeed append.
-func AppendCommand(env *cli.Env) *cobra.Command {
+func AppendCommand(env *operate.Env) *cobra.Command {
 	var f appendFlags
 	c := &cobra.Command{
 		Use:   "append [FILE…]",
@@ -138,7 +139,7 @@ func (f *appendFlags) check() error {
 }
 
 // run appends what is checked as a whole before.
-func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (err error) {
+func (f *appendFlags) run(ctx context.Context, env *operate.Env, files []string) (err error) {
 	sources, closeAll, err := openSources(files, env.In)
 	if err != nil {
 		return err
@@ -146,7 +147,7 @@ func (f *appendFlags) run(ctx context.Context, env *cli.Env, files []string) (er
 	defer closeAll()
 	ids := &idFile{name: f.ids}
 	defer func() { err = errors.Join(err, ids.close()) }()
-	return env.WithDeps(ctx, func(d *cli.Deps) error {
+	return env.WithDeps(ctx, func(d *operate.Deps) error {
 		now, err := d.Log.Clock(ctx)
 		if err != nil {
 			return err
@@ -325,7 +326,7 @@ const (
 
 // mayWait fails, before anything is appended, where --wait is given and the account
 // may not read how far the read models are, as a producer's may not.
-func (f *appendFlags) mayWait(ctx context.Context, d *cli.Deps) error {
+func (f *appendFlags) mayWait(ctx context.Context, d *operate.Deps) error {
 	if !f.wait {
 		return nil
 	}
@@ -430,7 +431,7 @@ func (f firstLines) refuseUnknown(ctx context.Context, log *eventlog.Log, out io
 }
 
 // refuseElsewhere is an error where workspaces that the input would create are in another cell.
-func (f firstLines) refuseElsewhere(ctx context.Context, env *cli.Env, log *eventlog.Log) error {
+func (f firstLines) refuseElsewhere(ctx context.Context, env *operate.Env, log *eventlog.Log) error {
 	if len(env.Cells) == 0 {
 		return nil
 	}

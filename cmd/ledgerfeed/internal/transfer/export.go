@@ -16,15 +16,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // ExportCommand is ledgerfeed export.
-func ExportCommand(env *cli.Env) *cobra.Command {
+func ExportCommand(env *operate.Env) *cobra.Command {
 	var x exporter
 	c := &cobra.Command{
 		Use:   "export",
@@ -52,7 +53,7 @@ restored an older backup, or if a server without the last commits took over.`,
 			if x.file != "" && x.resume != "" {
 				return cli.Usagef("--resume is for pipes: the file of --out itself tells where to continue")
 			}
-			return env.WithDeps(ctx, func(d *cli.Deps) error {
+			return env.WithDeps(ctx, func(d *operate.Deps) error {
 				x.log, x.workspaces, x.notifier, x.logger = d.Log, d.Workspaces(), d.Notifier, env.Logger
 				x.meter, x.messages = &meter{verb: "export"}, env.ErrOut
 				if x.file != "" {

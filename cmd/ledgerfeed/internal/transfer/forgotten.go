@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
@@ -23,13 +23,13 @@ type forgottenResult struct {
 // runForgotten forgets again who is in the list that person forget keeps, after an older backup was
 // restored. The entries keep their ids, so that the list can be applied again. A line that fails
 // stops no other.
-func (f *appendFlags) runForgotten(ctx context.Context, env *cli.Env, files []string) error {
+func (f *appendFlags) runForgotten(ctx context.Context, env *operate.Env, files []string) error {
 	sources, closeAll, err := openSources(files, env.In)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
-	return env.WithDeps(ctx, func(d *cli.Deps) error {
+	return env.WithDeps(ctx, func(d *operate.Deps) error {
 		var r forgottenResult
 		report := &lineReport{out: env.ErrOut}
 		for _, s := range sources {

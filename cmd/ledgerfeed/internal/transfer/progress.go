@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 

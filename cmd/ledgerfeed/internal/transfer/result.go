@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -134,7 +134,7 @@ func (n *newWorkspaces) note(r eventlog.Receipt, workspaceID string, absent map[
 // countAnomalies waits until the read models have the entries, counts the anomalies
 // among them into r, and returns a line that says how to see them where they are not
 // known yet.
-func (f *appendFlags) countAnomalies(ctx context.Context, env *cli.Env, d *cli.Deps, r *appendResult) (hint string, err error) {
+func (f *appendFlags) countAnomalies(ctx context.Context, env *operate.Env, d *operate.Deps, r *appendResult) (hint string, err error) {
 	defer r.spans.close()
 	if len(r.Positions) == 0 || r.Appended == 0 && !f.wait {
 		return "", nil

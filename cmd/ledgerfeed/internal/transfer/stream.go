@@ -11,16 +11,17 @@ import (
 	"os"
 	"slices"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 // runStream appends lines as they come and answers them. Those that have come while
 // others were being appended share a transaction.
-func (f *appendFlags) runStream(ctx context.Context, env *cli.Env, files []string) error {
-	return env.WithDeps(ctx, func(d *cli.Deps) error {
+func (f *appendFlags) runStream(ctx context.Context, env *operate.Env, files []string) error {
+	return env.WithDeps(ctx, func(d *operate.Deps) error {
 		if err := f.mayWait(ctx, d); err != nil {
 			return err
 		}
@@ -50,7 +51,7 @@ type streamed struct {
 }
 
 // readLines reads the lines of the input until it ends, a line is wrong, or ctx ends.
-func (f *appendFlags) readLines(ctx context.Context, env *cli.Env, files []string, lines chan<- streamed) {
+func (f *appendFlags) readLines(ctx context.Context, env *operate.Env, files []string, lines chan<- streamed) {
 	send := func(s streamed) error {
 		select {
 		case lines <- s:
@@ -99,7 +100,7 @@ func (f *appendFlags) readLines(ctx context.Context, env *cli.Env, files []strin
 
 // streamer appends lines and answers them.
 type streamer struct {
-	env     *cli.Env
+	env     *operate.Env
 	log     *eventlog.Log
 	notify  func(context.Context) // running services, of what was appended
 	restore bool
@@ -206,13 +207,13 @@ func (r *checkResult) text(w io.Writer) error {
 }
 
 // runCheck reports what an append would refuse.
-func (f *appendFlags) runCheck(ctx context.Context, env *cli.Env, files []string) error {
+func (f *appendFlags) runCheck(ctx context.Context, env *operate.Env, files []string) error {
 	sources, closeAll, err := openSources(files, env.In)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
-	return env.WithDeps(ctx, func(d *cli.Deps) error {
+	return env.WithDeps(ctx, func(d *operate.Deps) error {
 		c := &checker{trial: d.Log.NewTrial(f.create), report: &lineReport{out: env.ErrOut}, meter: &meter{verb: "check"}}
 		stop := c.meter.show(env.ErrOut, cli.ProgressEvery)
 		for _, s := range sources {

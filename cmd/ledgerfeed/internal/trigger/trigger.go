@@ -13,8 +13,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 )
 
@@ -36,7 +37,7 @@ type triggered struct {
 }
 
 // Command is ledgerfeed trigger.
-func Command(env *cli.Env) *cobra.Command {
+func Command(env *operate.Env) *cobra.Command {
 	var workspace string
 	c := &cobra.Command{
 		Use:   "trigger TYPE",
@@ -57,7 +58,7 @@ To send a test.ping, use ledgerfeed webhook test.`,
 			if workspace != DemoWorkspace && !strings.HasPrefix(workspace, testPrefix) {
 				return cli.Usagef("--workspace is %q: want %s, or an id that begins with %q: what is appended stays for ever", workspace, DemoWorkspace, testPrefix)
 			}
-			return env.WithDeps(ctx, func(d *cli.Deps) error {
+			return env.WithDeps(ctx, func(d *operate.Deps) error {
 				if err := mustExist(ctx, d, workspace); err != nil {
 					return err
 				}
@@ -84,7 +85,7 @@ To send a test.ping, use ledgerfeed webhook test.`,
 
 // mustExist is an error where there is no such workspace. Appending would make it, for
 // somebody who meant another database.
-func mustExist(ctx context.Context, d *cli.Deps, workspace string) error {
+func mustExist(ctx context.Context, d *operate.Deps, workspace string) error {
 	_, err := d.Workspaces().Get(ctx, workspace)
 	if _, unknown := errors.AsType[*domain.UnknownWorkspaceError](err); !unknown {
 		return err

@@ -1,4 +1,4 @@
-package cli
+package operate
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
@@ -71,7 +72,7 @@ func (d *Deps) awaitPositions(ctx context.Context, targets map[string]int64) err
 			least, moved = behind, time.Now()
 		}
 		if time.Since(began) > tell {
-			tell += ProgressEvery
+			tell += cli.ProgressEvery
 			reason := ""
 			if fails != nil {
 				reason = ": " + stuck(fails)

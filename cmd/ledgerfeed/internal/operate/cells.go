@@ -1,4 +1,4 @@
-package cli
+package operate
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/cell"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 )
 
@@ -66,13 +67,13 @@ func (e *Env) inCells(cmd *cobra.Command, work func(context.Context) error) erro
 	ctx := cmd.Context()
 	switch {
 	case len(e.Cells) == 0 && e.inCell != "":
-		return Usagef("--cell: LEDGERFEED_CELLS is not set, so you cannot name a cell")
+		return cli.Usagef("--cell: LEDGERFEED_CELLS is not set, so you cannot name a cell")
 	case len(e.Cells) == 0:
 		return work(ctx)
 	case e.inCell != "":
 		c, err := e.Cells.Named(e.inCell)
 		if err != nil {
-			return Usagef("--cell: %v", err)
+			return cli.Usagef("--cell: %v", err)
 		}
 		e.enter(&c)
 		return work(ctx)
@@ -120,7 +121,7 @@ func (e *Env) InCell(c cell.Cell) *Env {
 // overCells does the work in every cell, even if one fails, and returns the highest exit status.
 func (e *Env) overCells(ctx context.Context, work func(context.Context) error) error {
 	e.several = true
-	worst := ExitDone
+	worst := cli.ExitDone
 	for i := range e.Cells {
 		e.enter(&e.Cells[i])
 		if !e.JSON {
@@ -128,8 +129,8 @@ func (e *Env) overCells(ctx context.Context, work func(context.Context) error) e
 		}
 		err := work(ctx)
 		var (
-			exit  *ExitError
-			usage *UsageError
+			exit  *cli.ExitError
+			usage *cli.UsageError
 		)
 		switch {
 		case err == nil:
@@ -139,14 +140,14 @@ func (e *Env) overCells(ctx context.Context, work func(context.Context) error) e
 			worst = max(worst, exit.Status)
 		default:
 			fmt.Fprintf(e.ErrOut, "cell %s: %v\n", e.Cell, e.ExplainConnection(err))
-			worst = max(worst, ExitFailed)
+			worst = max(worst, cli.ExitFailed)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
-	if worst != ExitDone {
-		return &ExitError{worst}
+	if worst != cli.ExitDone {
+		return &cli.ExitError{Status: worst}
 	}
 	return nil
 }
@@ -171,5 +172,5 @@ func (e *Env) NotElsewhere(ctx context.Context, workspaceIDs ...string) error {
 
 // needsCell is the error of a command that works on one cell and was not told which.
 func (e *Env) needsCell() error {
-	return Usagef("this command works on one cell: add --cell, one of %s", strings.Join(e.Cells.Names(), ", "))
+	return cli.Usagef("this command works on one cell: add --cell, one of %s", strings.Join(e.Cells.Names(), ", "))
 }

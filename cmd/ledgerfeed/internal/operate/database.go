@@ -1,4 +1,4 @@
-package cli
+package operate
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -224,7 +225,7 @@ func causeOf(err error) error {
 func Connections(e *Env, who string, least, most int) (int, error) {
 	inURL, err := pg.MaxConns(e.Settings.DatabaseURL)
 	if err != nil {
-		return 0, &UsageError{err}
+		return 0, &cli.UsageError{Err: err}
 	}
 	for _, bound := range []struct {
 		name string
@@ -234,7 +235,7 @@ func Connections(e *Env, who string, least, most int) (int, error) {
 			continue
 		}
 		if bound.n < least {
-			return 0, Usagef("%s is %d: %s needs at least %d connections to the database, and uses up to %d (docs/operations/sizing.md)", bound.name, bound.n, who, least, most)
+			return 0, cli.Usagef("%s is %d: %s needs at least %d connections to the database, and uses up to %d (docs/operations/sizing.md)", bound.name, bound.n, who, least, most)
 		}
 		most = min(most, bound.n)
 	}
