@@ -1,6 +1,6 @@
-// Command ledgerfeed-image writes a container image of the program as an OCI layout, without a
+// Command ledgerfeed-image writes a container image of the programs as an OCI layout, without a
 // daemon: from scratch, for an account without rights, with nothing in it but the
-// program, which holds certificates of authorities and time zones itself. The same
+// programs, which hold certificates of authorities and time zones themselves. The same
 // commit gives the same bytes.
 //
 //	go run ./cmd/ledgerfeed-image --out image
@@ -32,6 +32,9 @@ import (
 
 // account is the user and group of the process in the image: nobody's elsewhere.
 const account = "65532:65532"
+
+// programs are what the image has. It starts the first one.
+func programs() []string { return []string{"ledgerfeed", "ledgerfeed-reader"} }
 
 func main() {
 	out := flag.String("out", "", "the directory of the layout; it must not exist yet")
@@ -100,11 +103,11 @@ func commitTime(ctx context.Context) (time.Time, error) {
 
 // build makes the image for one platform.
 func build(ctx context.Context, p *v1.Platform, made time.Time) (v1.Image, error) {
-	program, err := compile(ctx, p)
+	compiled, err := compile(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	files, err := archive(program, made)
+	files, err := archive(compiled, made)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +129,7 @@ func build(ctx context.Context, p *v1.Platform, made time.Time) (v1.Image, error
 	config.OS, config.Architecture, config.Variant, config.Created = p.OS, p.Architecture, p.Variant, v1.Time{Time: made}
 	config.History = []v1.History{{Created: v1.Time{Time: made}, CreatedBy: "ledgerfeed-image"}}
 	config.Config = v1.Config{
-		User: account, WorkingDir: "/", Entrypoint: []string{"/ledgerfeed"}, Cmd: []string{"serve"},
+		User: account, WorkingDir: "/", Entrypoint: []string{"/" + programs()[0]}, Cmd: []string{"serve"},
 		// Inside of a container, only these reach the outside.
 		Env:          []string{"LEDGERFEED_LISTEN=:8080", "LEDGERFEED_CONSOLE_LISTEN=:8081", "LEDGERFEED_ADMIN_LISTEN=:9090", "LEDGERFEED_LOG_FORMAT=json"},
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}, "8081/tcp": {}, "9090/tcp": {}},
@@ -139,43 +142,53 @@ func build(ctx context.Context, p *v1.Platform, made time.Time) (v1.Image, error
 	return image, nil
 }
 
-// compile builds the program without libraries of the system, and without names of this
+// compile builds the programs without libraries of the system, and without names of this
 // machine's directories.
-func compile(ctx context.Context, p *v1.Platform) (program []byte, err error) {
+func compile(ctx context.Context, p *v1.Platform) (compiled [][]byte, err error) {
 	dir, err := os.MkdirTemp("", "ledgerfeed-image-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -buildid=", "./cmd/ledgerfeed")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture, "GOFLAGS=-o="+filepath.Join(dir, "ledgerfeed"))
+	args := []string{"build", "-trimpath", "-ldflags", "-s -w -buildid="}
+	for _, name := range programs() {
+		args = append(args, "./cmd/"+name)
+	}
+	c := exec.CommandContext(ctx, "go", args...)
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture, "GOFLAGS=-o="+dir+string(filepath.Separator))
 	c.Stderr = os.Stderr
 	if err := c.Run(); err != nil {
-		return nil, fmt.Errorf("build the program: %w", err)
+		return nil, fmt.Errorf("build the programs: %w", err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	return root.ReadFile("ledgerfeed")
+	for _, name := range programs() {
+		program, err := root.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		compiled = append(compiled, program)
+	}
+	return compiled, nil
 }
 
-// archive holds the program and a place for temporary files.
-func archive(program []byte, made time.Time) ([]byte, error) {
+// archive holds a place for temporary files and the programs.
+func archive(compiled [][]byte, made time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	for _, h := range []*tar.Header{
-		{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777, ModTime: made},
-		{Typeflag: tar.TypeReg, Name: "ledgerfeed", Mode: 0o755, Size: int64(len(program)), ModTime: made},
-	} {
-		h.Format = tar.FormatUSTAR
-		if err := w.WriteHeader(h); err != nil {
-			return nil, fmt.Errorf("write %s: %w", h.Name, err)
-		}
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777, ModTime: made, Format: tar.FormatUSTAR}); err != nil {
+		return nil, fmt.Errorf("write tmp: %w", err)
 	}
-	if _, err := w.Write(program); err != nil {
-		return nil, fmt.Errorf("write the program: %w", err)
+	for i, name := range programs() {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(compiled[i])), ModTime: made, Format: tar.FormatUSTAR}); err != nil {
+			return nil, fmt.Errorf("write %s: %w", name, err)
+		}
+		if _, err := w.Write(compiled[i]); err != nil {
+			return nil, fmt.Errorf("write %s: %w", name, err)
+		}
 	}
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("end the archive: %w", err)

@@ -59,8 +59,8 @@ func TestWitnessesCosignTheFeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	follow := func(more ...string) result {
-		return runCommand(t, command(t, "", append([]string{"follow", "--url", apiOf(serving), "--key-file", keyFile, "--origin", "api.example.com/acme/events",
-			"--verify", "--verifier-keys", logs, "--state", filepath.Join(dir, "followed"), "--once"}, more...)...))
+		return runReader(t, append([]string{"follow", "--url", apiOf(serving), "--key-file", keyFile, "--origin", "api.example.com/acme/events",
+			"--verify", "--verifier-keys", logs, "--state", filepath.Join(dir, "followed"), "--once"}, more...)...)
 	}
 	if r := follow("--witness", verifier); r.code != cli.ExitDone || strings.Count(r.out, "\n") != 2 || !strings.Contains(r.errOut, ", cosigned by witness.example.com/w1, which extends") {
 		t.Errorf("a follower who asks for the cosignature: %+v", r)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"strings"
 	"testing"
 
@@ -9,20 +8,20 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/readers"
 )
 
 // TestHelpHasExamples: each command that does something has examples, and what they
 // show can be typed.
 func TestHelpHasExamples(t *testing.T) {
 	t.Parallel()
-	root := rootCommand(&operate.Env{Env: cli.Env{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}})
 	seen := 0
-	var visit func(*cobra.Command)
-	visit = func(c *cobra.Command) {
+	var visit func(build func() *cobra.Command, c *cobra.Command)
+	visit = func(build func() *cobra.Command, c *cobra.Command) {
 		for _, sub := range c.Commands() {
-			visit(sub)
+			visit(build, sub)
 		}
-		if c == root || c.HasSubCommands() || c.Name() == "help" || c.Name() == "completion" {
+		if c.HasSubCommands() || c.Name() == "help" || c.Name() == "completion" {
 			return
 		}
 		if c.Example == "" {
@@ -30,27 +29,31 @@ func TestHelpHasExamples(t *testing.T) {
 		}
 		for line := range strings.SplitSeq(c.Example, "\n") {
 			seen++
-			checkExample(t, c.CommandPath(), line)
+			checkExample(t, build(), c.CommandPath(), line)
 		}
 	}
-	visit(root)
+	for _, build := range []func() *cobra.Command{
+		func() *cobra.Command { return rootCommand(&operate.Env{}) },
+		func() *cobra.Command { return readers.Root(&cli.Env{}) },
+	} {
+		visit(build, build())
+	}
 	if seen < 30 {
 		t.Errorf("%d lines of examples", seen)
 	}
 }
 
 // checkExample parses a line as the program would, up to the work itself.
-func checkExample(t *testing.T, path, line string) {
+func checkExample(t *testing.T, root *cobra.Command, path, line string) {
 	t.Helper()
 	line, _, _ = strings.Cut(line, " #")
 	line, _, _ = strings.Cut(line, " >")
-	_, command, found := strings.Cut(line, "ledgerfeed ")
+	_, command, found := strings.Cut(line, root.Name()+" ")
 	if !found {
 		t.Errorf("%s: %q does not call the program", path, line)
 		return
 	}
 	args := words(command)
-	root := rootCommand(&operate.Env{Env: cli.Env{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard}})
 	c, rest, err := root.Find(args)
 	if err != nil {
 		t.Errorf("%s: %q: %v", path, line, err)

@@ -39,7 +39,7 @@ func (r reader) feed() string {
 	}
 }
 
-// TestFollowProvesTheFeed: ledgerfeed follow proves the feed of a running service, for keys
+// TestFollowProvesTheFeed: ledgerfeed-reader follow proves the feed of a running service, for keys
 // with and without pay:read, while the feed grows and across a restart of the service; an
 // entry that was changed behind its back is found.
 func TestFollowProvesTheFeed(t *testing.T) {
@@ -79,8 +79,8 @@ func TestFollowProvesTheFeed(t *testing.T) {
 	}
 	follow := func(tree, state string) result {
 		t.Helper()
-		return runCommand(t, command(t, "", "follow", "--url", base, "--key-file", file("key-"+tree, ""), "--origin", "api.example.com/agency/"+tree,
-			"--verify", "--verifier-keys", verifiers, "--state", file(state, ""), "--out", file(state+".ndjson", ""), "--once"))
+		return runReader(t, "follow", "--url", base, "--key-file", file("key-"+tree, ""), "--origin", "api.example.com/agency/"+tree,
+			"--verify", "--verifier-keys", verifiers, "--state", file(state, ""), "--out", file(state+".ndjson", ""), "--once")
 	}
 	proven := func(tree string) int {
 		t.Helper()
@@ -117,7 +117,7 @@ func TestFollowProvesTheFeed(t *testing.T) {
 	witness.Know(t, strings.TrimSpace(runCommand(t, ofLog).out))
 	cosign := func() {
 		t.Helper()
-		r := runCommand(t, command(t, "", "witness", "submit", "--state", file("events", ""), "--key-file", file("key-events", ""), "--witness", "http://"+address, "--witness-key", witness.VerifierKey))
+		r := runReader(t, "witness", "submit", "--state", file("events", ""), "--key-file", file("key-events", ""), "--witness", "http://"+address, "--witness-key", witness.VerifierKey)
 		if r.code != cli.ExitDone || !strings.HasPrefix(r.out, "api.example.com/agency/events\n") || !strings.Contains(r.out, "\n— witness.example.com/w1 ") {
 			t.Fatalf("%+v", r)
 		}

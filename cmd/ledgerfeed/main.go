@@ -1,5 +1,4 @@
-// Command ledgerfeed is the whole product: the service and the commands that
-// operate it.
+// Command ledgerfeed is the service and the commands that operate it.
 package main
 
 import (
@@ -18,7 +17,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := execute(ctx, &operate.Env{Env: cli.Env{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Clock: time.Now}}, os.Args[1:])
+	env := &operate.Env{Env: cli.Env{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Clock: time.Now}}
+	code := env.Execute(ctx, rootCommand(env), os.Args[1:])
 	stop()
 	os.Exit(code)
 }

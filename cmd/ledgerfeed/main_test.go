@@ -15,6 +15,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/readers"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -89,7 +90,16 @@ func runCommand(t *testing.T, c *exec.Cmd) result {
 	if env.Getenv(asProgram) == asNextProgram {
 		env.Rules = nextRules()
 	}
-	code := execute(t.Context(), env, c.Args[1:])
+	code := env.Execute(t.Context(), rootCommand(env), c.Args[1:])
+	return result{code, out.String(), errOut.String()}
+}
+
+// runReader runs ledgerfeed-reader, in this process and without settings.
+func runReader(t *testing.T, args ...string) result {
+	t.Helper()
+	var out, errOut testkit.Buffer
+	env := &cli.Env{In: strings.NewReader(""), Out: &out, ErrOut: &errOut, Clock: time.Now, Environ: []string{}}
+	code := env.Execute(t.Context(), readers.Root(env), args)
 	return result{code, out.String(), errOut.String()}
 }
 

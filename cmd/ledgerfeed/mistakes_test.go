@@ -39,6 +39,7 @@ func TestMistakes(t *testing.T) {
 		want string
 	}{
 		"a command mistyped":                {"", "apend", usage, `there is no command "apend"; did you mean append?`},
+		"a command for readers":             {"", "follow --url https://api.example.com", usage, `there is no command "follow"; did you mean ledgerfeed-reader follow?`},
 		"a command of a group":              {"", "webhook crate", usage, `there is no command "crate"; did you mean create?`},
 		"a command of a group, with a flag": {"", "key creat --workspace x", usage, `there is no command "creat"; did you mean create?`},
 		"a command, with a flag":            {"", "apend --strem", usage, `there is no command "apend"; did you mean append?`},

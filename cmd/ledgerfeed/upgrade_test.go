@@ -30,7 +30,8 @@ const asNextProgram = "next"
 func nextProgram() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	return execute(ctx, &operate.Env{Env: cli.Env{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Clock: time.Now}, Rules: nextRules()}, os.Args[1:])
+	env := &operate.Env{Env: cli.Env{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr, Clock: time.Now}, Rules: nextRules()}
+	return env.Execute(ctx, rootCommand(env), os.Args[1:])
 }
 
 // nextRules show the name of an invoice's plan in capitals.

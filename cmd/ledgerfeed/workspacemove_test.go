@@ -162,7 +162,8 @@ func (h *movingWorkspace) moveWith(ctx context.Context, step string, do func(), 
 	h.Helper()
 	c := h.move(0, flags...)
 	errOut := &atStep{line: h.id + ": " + step + "\n", do: do}
-	code = execute(ctx, &operate.Env{Env: cli.Env{In: strings.NewReader(""), Out: &testkit.Buffer{}, ErrOut: errOut, Clock: time.Now, Environ: c.Env}}, c.Args[1:])
+	env := &operate.Env{Env: cli.Env{In: strings.NewReader(""), Out: &testkit.Buffer{}, ErrOut: errOut, Clock: time.Now, Environ: c.Env}}
+	code = env.Execute(ctx, rootCommand(env), c.Args[1:])
 	if !errOut.done {
 		h.Errorf("the move did not come to %q:\n%s", step, errOut.String())
 	}

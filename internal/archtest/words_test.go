@@ -50,4 +50,4 @@ func TestCountsHaveTheirWords(t *testing.T) {
 }
 
 // toTools is what only those who work on the program see, and what goes with the next version.
-var toTools = regexp.MustCompile(`^(cmd/ledgerfeed-|docs/|projections/projectionstest/|internal/testkit/|internal/badnetwork/|cmd/ledgerfeed/(size|bench)\.go|cmd/ledgerfeed/internal/supportbundle/|internal/witness/)`)
+var toTools = regexp.MustCompile(`^(cmd/ledgerfeed-(bench|chaos|image)/|docs/|projections/projectionstest/|internal/testkit/|internal/badnetwork/|cmd/ledgerfeed/(size|bench)\.go|cmd/ledgerfeed/internal/supportbundle/|internal/witness/)`)

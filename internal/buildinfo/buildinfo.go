@@ -7,8 +7,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Info describes a build. Fields that the toolchain did not write are empty. For example, go run
@@ -49,10 +47,10 @@ func read(info *debug.BuildInfo) Info {
 	return i
 }
 
-// String is the one line of `ledgerfeed version`.
+// String is the line of the command version, without the name of the program.
 func (i Info) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "ledgerfeed %s", i.Version)
+	b.WriteString(i.Version)
 	if i.Commit != "" {
 		fmt.Fprintf(&b, ", commit %s of %s", i.Commit, i.Date)
 		if i.Modified {
@@ -61,13 +59,4 @@ func (i Info) String() string {
 	}
 	fmt.Fprintf(&b, ", %s %s", i.Go, i.Platform)
 	return b.String()
-}
-
-// Collector returns the metric ledgerfeed_build_info, always 1, which has the build
-// as labels.
-func (i Info) Collector() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "ledgerfeed_build_info", Help: "Version of the program as labels; the value is always 1.",
-		ConstLabels: prometheus.Labels{"version": i.Version, "commit": i.Commit, "go": i.Go},
-	}, func() float64 { return 1 })
 }

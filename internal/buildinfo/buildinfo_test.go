@@ -13,9 +13,9 @@ func TestString(t *testing.T) {
 	commit := []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-11-22T10:00:00Z"}, {Key: "vcs.modified", Value: "false"}}
 	changed := slices.Concat(commit[:2], []debug.BuildSetting{{Key: "vcs.modified", Value: "true"}})
 	for want, info := range map[string]debug.BuildInfo{
-		"ledgerfeed devel, go1.26.8 " + platform:                                                          {GoVersion: "go1.26.8", Main: debug.Module{Version: "(devel)"}},
-		"ledgerfeed v1.2.0, commit abc of 2026-11-22T10:00:00Z, go1.26.8 " + platform:                     {GoVersion: "go1.26.8", Main: debug.Module{Version: "v1.2.0"}, Settings: commit},
-		"ledgerfeed v1.2.0+dirty, commit abc of 2026-11-22T10:00:00Z, with changes, go1.26.8 " + platform: {GoVersion: "go1.26.8", Main: debug.Module{Version: "v1.2.0+dirty"}, Settings: changed},
+		"devel, go1.26.8 " + platform:                                                          {GoVersion: "go1.26.8", Main: debug.Module{Version: "(devel)"}},
+		"v1.2.0, commit abc of 2026-11-22T10:00:00Z, go1.26.8 " + platform:                     {GoVersion: "go1.26.8", Main: debug.Module{Version: "v1.2.0"}, Settings: commit},
+		"v1.2.0+dirty, commit abc of 2026-11-22T10:00:00Z, with changes, go1.26.8 " + platform: {GoVersion: "go1.26.8", Main: debug.Module{Version: "v1.2.0+dirty"}, Settings: changed},
 	} {
 		if got := read(&info).String(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

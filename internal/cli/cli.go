@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,11 +43,35 @@ func (e *Env) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&e.JSON, "json", false, "machine-readable output on standard output")
 }
 
+// Run returns the RunE of a command that has no settings but those of its log. From when it does the
+// work, an error is a failure, unless it is a UsageError.
+func (e *Env) Run(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) (err error) {
+		if e.Logger, err = e.logger(); err != nil {
+			return err
+		}
+		e.Start()
+		return Interrupted(cmd.Context(), work(cmd.Context(), args))
+	}
+}
+
+// logger makes the logger that the environment describes.
+func (e *Env) logger() (*slog.Logger, error) {
+	format := cmp.Or(e.Getenv("LEDGERFEED_LOG_FORMAT"), "text")
+	if format != "text" && format != "json" {
+		return nil, Usagef("LEDGERFEED_LOG_FORMAT is %q: want text or json", format)
+	}
+	var level slog.Level // info
+	if text := e.Getenv("LEDGERFEED_LOG_LEVEL"); text != "" {
+		if err := level.UnmarshalText([]byte(text)); err != nil {
+			return nil, Usagef("LEDGERFEED_LOG_LEVEL is %q: want debug, info, warn or error", text)
+		}
+	}
+	return NewLogger(e.ErrOut, format, level), nil
+}
+
 // Start notes that a command's own work begins. Errors before that are errors of usage.
 func (e *Env) Start() { e.started = true }
-
-// Started tells whether a command's own work has begun.
-func (e *Env) Started() bool { return e.started }
 
 // Interrupted returns the error of a command's work, and says so if the person ended the program.
 func Interrupted(ctx context.Context, err error) error {
@@ -207,12 +232,16 @@ func ExactArgs(n int) cobra.PositionalArgs {
 }
 
 // NoSuchCommand is the Args of a command that holds others: an argument is a command
-// that does not exist.
+// that does not exist. The command's annotations name commands of other programs.
 func NoSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return Usagef("there is no command %q%s", args[0], similar.Hint(args[0], commandNames(cmd)))
+	hint := similar.Hint(args[0], commandNames(cmd))
+	if elsewhere, known := cmd.Annotations[args[0]]; known {
+		hint = "; did you mean " + elsewhere + "?"
+	}
+	return Usagef("there is no command %q%s", args[0], hint)
 }
 
 func commandNames(cmd *cobra.Command) (names []string) {

@@ -55,13 +55,13 @@ func (t *Tree) proving() int64 {
 	return t.accepted.Tree.N
 }
 
-// open is OpenCheckpoint, but also sets Signed.Cosigned.
+// open checks the signatures of a note and its form. A wrong one is a DifferenceError.
 func (t *Tree) open(note []byte) (*Signed, error) {
-	s, err := OpenCheckpoint(note, t.origin, t.keys)
-	if err == nil {
-		s.Cosigned = t.witnesses.of(note)
+	c, err := t.keys.OpenCheckpoint(note, t.origin)
+	if err != nil {
+		return nil, &DifferenceError{Sentence: err.Error(), Seen: note}
 	}
-	return s, err
+	return &Signed{Checkpoint: c, Cosigned: t.witnesses.of(note)}, nil
 }
 
 // uncosignedError says that a checkpoint does not have the cosignatures that it needs, or not yet.

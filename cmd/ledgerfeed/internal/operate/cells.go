@@ -139,7 +139,7 @@ func (e *Env) overCells(ctx context.Context, work func(context.Context) error) e
 		case errors.As(err, &exit):
 			worst = max(worst, exit.Status)
 		default:
-			fmt.Fprintf(e.ErrOut, "cell %s: %v\n", e.Cell, e.ExplainConnection(err))
+			fmt.Fprintf(e.ErrOut, "cell %s: %v\n", e.Cell, e.explainConnection(err))
 			worst = max(worst, cli.ExitFailed)
 		}
 		if ctx.Err() != nil {

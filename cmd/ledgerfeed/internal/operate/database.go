@@ -158,10 +158,10 @@ func (d *Database) prepare(ctx context.Context, reading bool) error {
 	return err
 }
 
-// ExplainConnection replaces an error about the address of the database, or about the
+// explainConnection replaces an error about the address of the database, or about the
 // connection to it, by one that names the setting and the address, once, and what to do.
 // Other errors stay as they are.
-func (e *Env) ExplainConnection(err error) error {
+func (e *Env) explainConnection(err error) error {
 	var (
 		form    *pgconn.ParseConfigError
 		connect *pgconn.ConnectError

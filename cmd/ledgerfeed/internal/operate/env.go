@@ -73,7 +73,8 @@ func (e *Env) Run(work func(ctx context.Context, args []string) error) func(*cob
 			e.Logger.WarnContext(cmd.Context(), sentence)
 		}
 		e.Start()
-		return cli.Interrupted(cmd.Context(), e.inCells(cmd, func(ctx context.Context) error { return work(ctx, args) }))
+		err = e.inCells(cmd, func(ctx context.Context) error { return work(ctx, args) })
+		return e.explainConnection(cli.Interrupted(cmd.Context(), err))
 	}
 }
 

@@ -1,6 +1,5 @@
-// This file is ledgerfeed signing-key: it makes the key that checkpoints are signed
+// Package proof is ledgerfeed signing-key: it makes the key that checkpoints are signed
 // with, shows the keys that others check with, and checks signed notes.
-
 package proof
 
 import (

@@ -19,7 +19,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/follower"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
@@ -487,7 +486,7 @@ func readOneKept(env *operate.Env, file, keys string) (_ *keptCheckpoint, worksp
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := follower.OpenCheckpoint(note, origin, verifiers)
+	s, err := verifiers.OpenCheckpoint(note, origin)
 	if err != nil {
 		return nil, "", err
 	}

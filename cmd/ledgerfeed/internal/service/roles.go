@@ -28,6 +28,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/cosigning"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
@@ -35,7 +36,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
-	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
@@ -105,9 +105,18 @@ func New(ctx context.Context, env *operate.Env, db *operate.Database, roles []st
 
 // prepareProcess prepares what a process has once.
 func (s *Service) prepareProcess() error {
-	s.metrics.MustRegister(buildinfo.Read().Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.metrics.MustRegister(buildMetric(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.metrics.MustRegister(s.env.Traces.Collectors()...)
 	return s.loadCertificate()
+}
+
+// buildMetric is always 1, and has the build as labels.
+func buildMetric() prometheus.Collector {
+	build := buildinfo.Read()
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ledgerfeed_build_info", Help: "Version of the program as labels; the value is always 1.",
+		ConstLabels: prometheus.Labels{"version": build.Version, "commit": build.Commit, "go": build.Go},
+	}, func() float64 { return 1 })
 }
 
 // prepare prepares the service of a database. before is done first.
@@ -535,7 +544,7 @@ func prepareTrees(ctx context.Context, s *Service, pool, aux *pg.Share) error {
 }
 
 // newGatherer makes what gathers the cosignatures of witnesses; nil: there are none.
-func newGatherer(ctx context.Context, s *Service) (*witness.Gatherer, error) {
+func newGatherer(ctx context.Context, s *Service) (*cosigning.Gatherer, error) {
 	set := &s.env.Settings
 	if len(set.Witnesses) == 0 {
 		return nil, nil
@@ -551,7 +560,7 @@ func newGatherer(ctx context.Context, s *Service) (*witness.Gatherer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("LEDGERFEED_WITNESSES needs LEDGERFEED_BASE_URL, with which the names of trees begin: %w", err)
 	}
-	return witness.New(witness.Config{
+	return cosigning.New(cosigning.Config{
 		Pool: s.shared.With(readapi.PoolSettings()), Witnesses: set.Witnesses, Keys: keys, Host: host, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics,
 		HTTP: http.DefaultTransport,
 	})

@@ -1,4 +1,4 @@
-// This file asks a service's witnesses to cosign the checkpoints of its trees
+// Package cosigning asks a service's witnesses to cosign the checkpoints of its trees
 // (https://c2sp.org/tlog-witness). It keeps the cosignatures in the database, from where they are
 // served with their checkpoints.
 //
@@ -6,8 +6,7 @@
 // nor the trees. The loop is told when trees grow in this process, and finds other trees in a
 // sweep. It asks about a tree that does not grow only once, or now and then if the witness refused
 // it.
-
-package witness
+package cosigning
 
 import (
 	"context"
@@ -15,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +25,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 )
 
 // Gatherer gathers cosignatures while it runs.
@@ -107,7 +106,7 @@ const (
 // Config configures a Gatherer. Times have defaults.
 type Config struct {
 	Pool      pg.DB
-	Witnesses List
+	Witnesses witness.List
 	Keys      *signingkey.Keys
 	Host      string // the beginning of every tree's name
 	Clock     func() time.Time
@@ -139,7 +138,7 @@ type asker struct {
 	cfg     *Config
 	metrics *metrics
 
-	witness *Named
+	witness *witness.Named
 	id      string
 	signal  chan struct{} // something waits
 	outage  periodic.Outage
@@ -158,7 +157,7 @@ type refusal struct {
 
 const noPosition = -1
 
-func newAsker(cfg *Config, m *metrics, w *Named) *asker {
+func newAsker(cfg *Config, m *metrics, w *witness.Named) *asker {
 	logger := cfg.Logger.With("witness", w.ID())
 	a := &asker{
 		cfg: cfg, metrics: m, witness: w, id: w.ID(), signal: make(chan struct{}, 1), waiting: map[string]waiting{}, refused: map[string]refusal{},
@@ -391,7 +390,7 @@ func (a *asker) ask(ctx context.Context, workspaceID string, tree *eventtree.Unc
 	if err != nil {
 		return false, fmt.Errorf("sign a checkpoint: %w", err)
 	}
-	cosigned, _, err := Submit(ctx, &Submission{
+	cosigned, _, err := witness.Submit(ctx, &witness.Submission{
 		URL: a.witness.URL, Key: a.witness.Key, HTTP: a.cfg.HTTP, Agent: agent, Note: signed, Old: tree.Last,
 		Prove: func(ctx context.Context, old int64) (tlog.TreeProof, error) {
 			proof, err := a.prove(ctx, workspaceID, tree, old)
@@ -402,7 +401,7 @@ func (a *asker) ask(ctx context.Context, workspaceID string, tree *eventtree.Unc
 		},
 	})
 	var (
-		answer *AnswerError
+		answer *witness.AnswerError
 		proof  *proofError
 	)
 	switch {
@@ -524,47 +523,4 @@ func (a *asker) sweep(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// Named is a witness to ask for cosignatures: its key and its address.
-type Named struct {
-	Key *Verifier
-	URL string
-}
-
-// ID names the witness's key: its name, a plus and the hash of the key, in hex.
-func (n *Named) ID() string { return n.Key.Name() + "+" + hexHash(n.Key.KeyHash()) }
-
-// List is a list of witnesses.
-type List []Named
-
-// UnmarshalText reads LEDGERFEED_WITNESSES: witnesses as VERIFIER-KEY=ADDRESS, separated by
-// commas. A key may end with an equals sign itself.
-func (l *List) UnmarshalText(text []byte) error {
-	*l = nil
-	known := map[string]bool{}
-	for part := range strings.SplitSeq(string(text), ",") {
-		part = strings.TrimSpace(part)
-		if part == "" {
-			continue
-		}
-		at := max(strings.LastIndex(part, "=https://"), strings.LastIndex(part, "=http://"))
-		if at < 0 {
-			return fmt.Errorf("witness %d: want VERIFIER-KEY=ADDRESS, with an address such as https://witness.example.com", len(*l)+1)
-		}
-		key, err := ParseVerifier(part[:at])
-		if err != nil {
-			return fmt.Errorf("witness %d: %w", len(*l)+1, err)
-		}
-		n := Named{key, part[at+1:]}
-		if err := CheckURL(n.URL); err != nil {
-			return fmt.Errorf("witness %d: %w", len(*l)+1, err)
-		}
-		if known[n.ID()] {
-			return fmt.Errorf("witness %d: the key %s is given twice", len(*l)+1, n.ID())
-		}
-		known[n.ID()] = true
-		*l = append(*l, n)
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package proof_test
+package readers
 
 import (
 	"bytes"
@@ -11,8 +11,6 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower/followertest"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness/witnesstest"
@@ -20,10 +18,10 @@ import (
 
 const name = "witness.example.com/w1"
 
-// submit runs ledgerfeed witness submit with arguments.
+// submit runs ledgerfeed-reader witness submit with arguments.
 func submit(t *testing.T, args ...string) called {
 	t.Helper()
-	return run(t, proof.WitnessCommand, append([]string{"submit"}, args...)...)
+	return run(t, witnessCommand, append([]string{"submit"}, args...)...)
 }
 
 // write writes a file that only this account can read.
@@ -49,8 +47,8 @@ func TestSubmit(t *testing.T) {
 	address, _ := witness.Listen(t, "127.0.0.1:0")
 	followAndSubmit := func(state string) called {
 		t.Helper()
-		env := &operate.Env{Env: cli.Env{In: strings.NewReader(""), Out: &bytes.Buffer{}, ErrOut: &bytes.Buffer{}, Clock: time.Now}}
-		c := proof.FollowCommand(env)
+		env := &cli.Env{In: strings.NewReader(""), Out: &bytes.Buffer{}, ErrOut: &bytes.Buffer{}, Clock: time.Now}
+		c := followCommand(env)
 		c.SetArgs([]string{"--url", s.URL, "--key-file", file("key"), "--state", file(state), "--verify", "--verifier-keys", file("logs"), "--once"})
 		if err := c.ExecuteContext(t.Context()); err != nil {
 			t.Fatal(err)

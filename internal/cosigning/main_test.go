@@ -1,4 +1,4 @@
-package witness_test
+package cosigning_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
+	"github.com/ledgerfeed/ledgerfeed/internal/cosigning"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness"
@@ -73,7 +74,7 @@ func (b *bench) append(workspaceID string, count int) {
 }
 
 // build builds trees until the test ends; the gatherer hears of what grows, unless it is nil.
-func (b *bench) build(g *witness.Gatherer) {
+func (b *bench) build(g *cosigning.Gatherer) {
 	b.t.Helper()
 	cfg := eventtree.BuilderConfig{Pool: b.pool, Notifier: b.notifier, Clock: time.Now, Logger: b.logged.Logger(), Gather: time.Millisecond, Sweep: 20 * time.Millisecond}
 	if g != nil {
@@ -83,17 +84,17 @@ func (b *bench) build(g *witness.Gatherer) {
 }
 
 // gather gathers cosignatures until stop is called or the test ends.
-func (b *bench) gather(change func(*witness.Config), witnesses ...witness.Named) (g *witness.Gatherer, stop func()) {
+func (b *bench) gather(change func(*cosigning.Config), witnesses ...witness.Named) (g *cosigning.Gatherer, stop func()) {
 	b.t.Helper()
 	b.metrics = prometheus.NewRegistry()
-	cfg := witness.Config{
+	cfg := cosigning.Config{
 		Pool: b.pool, Witnesses: witnesses, Keys: b.keys, Host: host, Clock: b.clock.Now, Logger: b.logged.Logger(), Metrics: b.metrics, HTTP: http.DefaultTransport,
 		Gather: time.Millisecond, Sweep: 10 * time.Millisecond, Rest: 20 * time.Millisecond, Backoff: 10 * time.Millisecond, Longest: 20 * time.Millisecond,
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	g = testkit.Must(witness.New(cfg))(b.t)
+	g = testkit.Must(cosigning.New(cfg))(b.t)
 	return g, b.run(g.Run)
 }
 

@@ -1,7 +1,7 @@
-// This file is ledgerfeed follow: it follows a workspace's feed over the API, and
+// This file is ledgerfeed-reader follow: it follows a workspace's feed over the API, and
 // checks it against what the service has signed.
 
-package proof
+package readers
 
 import (
 	"cmp"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower"
@@ -38,8 +37,8 @@ type flags struct {
 	witnessesNeeded int
 }
 
-// FollowCommand is ledgerfeed follow.
-func FollowCommand(env *operate.Env) *cobra.Command {
+// followCommand is ledgerfeed-reader follow.
+func followCommand(env *cli.Env) *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{
 		Use:   "follow",
@@ -116,7 +115,7 @@ func (f *flags) check() error {
 	return nil
 }
 
-func (f *flags) run(ctx context.Context, env *operate.Env) (err error) {
+func (f *flags) run(ctx context.Context, env *cli.Env) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -169,7 +168,7 @@ func (f *flags) run(ctx context.Context, env *operate.Env) (err error) {
 }
 
 // report says in one line what was proven.
-func (f *flags) report(env *operate.Env, r *follower.Report) error {
+func (f *flags) report(env *cli.Env, r *follower.Report) error {
 	if env.JSON {
 		// Standard output has the events.
 		saying := *env
@@ -204,7 +203,7 @@ func (f *flags) load(place follower.Place) (*follower.State, error) {
 }
 
 // output opens what takes the events.
-func (f *flags) output(env *operate.Env, cfg *follower.Config) (end func() error, err error) {
+func (f *flags) output(env *cli.Env, cfg *follower.Config) (end func() error, err error) {
 	end = func() error { return nil }
 	switch {
 	case f.out != "":
@@ -227,7 +226,7 @@ func (f *flags) output(env *operate.Env, cfg *follower.Config) (end func() error
 
 // tree makes what proves events, with the keys of the file, else those of the state, else
 // those that the service names.
-func (f *flags) tree(ctx context.Context, env *operate.Env, client *follower.Client, s *follower.State) (*follower.Tree, error) {
+func (f *flags) tree(ctx context.Context, env *cli.Env, client *follower.Client, s *follower.State) (*follower.Tree, error) {
 	origin, err := f.originOf(ctx, client)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
-// This file is ledgerfeed witness: it has other people's witnesses cosign checkpoints.
+// This file is ledgerfeed-reader witness: it has other people's witnesses cosign checkpoints.
 
-package proof
+package readers
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower"
@@ -21,8 +20,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 )
 
-// WitnessCommand is ledgerfeed witness.
-func WitnessCommand(env *operate.Env) *cobra.Command {
+// witnessCommand is ledgerfeed-reader witness.
+func witnessCommand(env *cli.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "witness",
 		Short: "Have a witness of transparency logs cosign a checkpoint",
@@ -38,12 +37,12 @@ type submitFlags struct {
 	state, keyFile, witness, verifier string
 }
 
-func submitCommand(env *operate.Env) *cobra.Command {
+func submitCommand(env *cli.Env) *cobra.Command {
 	f := &submitFlags{}
 	c := &cobra.Command{
 		Use:   "submit",
-		Short: "Have a witness cosign the checkpoint that ledgerfeed follow --verify has kept",
-		Long: `Have a witness cosign the checkpoint in the state of ledgerfeed follow --verify. The
+		Short: "Have a witness cosign the checkpoint that ledgerfeed-reader follow --verify has kept",
+		Long: `Have a witness cosign the checkpoint in the state of ledgerfeed-reader follow --verify. The
 command checks the witness's signature and prints the note with it.
 
 From the service's tiles, the command makes the proof that the tree extends the one that
@@ -52,14 +51,14 @@ the witness cosigned last. So it needs the API key, as follow does, in --key-fil
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error { return f.run(ctx, env) }),
 	}
-	c.Flags().StringVar(&f.state, "state", "", "the state of ledgerfeed follow --verify (required)")
+	c.Flags().StringVar(&f.state, "state", "", "the state of ledgerfeed-reader follow --verify (required)")
 	c.Flags().StringVar(&f.witness, "witness", "", "the witness's address, such as https://witness.example.com (required)")
 	c.Flags().StringVar(&f.verifier, "witness-key", "", "the witness's verifier key, which its operator publishes (required)")
 	c.Flags().StringVar(&f.keyFile, "key-file", "", "a file with the API key (default: "+cli.KeyVariable+")")
 	return c
 }
 
-func (f *submitFlags) run(ctx context.Context, env *operate.Env) error {
+func (f *submitFlags) run(ctx context.Context, env *cli.Env) error {
 	if f.state == "" || f.witness == "" || f.verifier == "" {
 		return cli.Usagef("want --state, --witness and --witness-key")
 	}
@@ -93,7 +92,7 @@ func (f *submitFlags) run(ctx context.Context, env *operate.Env) error {
 }
 
 // tree is the tree that the state is of, and the checkpoint that it has kept.
-func (f *submitFlags) tree(env *operate.Env) (*follower.Tree, []byte, error) {
+func (f *submitFlags) tree(env *cli.Env) (*follower.Tree, []byte, error) {
 	if _, err := os.Stat(f.state); err != nil {
 		return nil, nil, err
 	}
@@ -102,7 +101,7 @@ func (f *submitFlags) tree(env *operate.Env) (*follower.Tree, []byte, error) {
 		return nil, nil, err
 	}
 	if state.Checkpoint == "" {
-		return nil, nil, fmt.Errorf("%s has no checkpoint: want the state of ledgerfeed follow --verify", f.state)
+		return nil, nil, fmt.Errorf("%s has no checkpoint: want the state of ledgerfeed-reader follow --verify", f.state)
 	}
 	key, err := env.APIKey(f.keyFile)
 	if err != nil {

@@ -1,4 +1,4 @@
-package proof_test
+package readers
 
 import (
 	"bytes"
@@ -11,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower/followertest"
 )
@@ -23,17 +21,17 @@ type called struct {
 	out, errOut string
 }
 
-// call runs ledgerfeed follow with arguments.
+// call runs ledgerfeed-reader follow with arguments.
 func call(t *testing.T, args ...string) called {
 	t.Helper()
-	return run(t, proof.FollowCommand, args...)
+	return run(t, followCommand, args...)
 }
 
 // run runs a command with arguments.
-func run(t *testing.T, command func(*operate.Env) *cobra.Command, args ...string) called {
+func run(t *testing.T, command func(*cli.Env) *cobra.Command, args ...string) called {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	c := command(&operate.Env{Env: cli.Env{In: strings.NewReader(""), Out: &out, ErrOut: &errOut, Clock: time.Now}})
+	c := command(&cli.Env{In: strings.NewReader(""), Out: &out, ErrOut: &errOut, Clock: time.Now})
 	c.SetArgs(args)
 	c.SetOut(&out)
 	c.SetErr(&errOut)

@@ -1,4 +1,4 @@
-package witness
+package cosigning
 
 import "github.com/prometheus/client_golang/prometheus"
 
