@@ -89,7 +89,7 @@ func TestListsAsFiles(t *testing.T) {
 	column := func(label string) int { return slices.Index(invoices[0], label) }
 	first := slices.IndexFunc(invoices, func(row []string) bool { return row[0] == "in_1" })
 	for label, want := range map[string]string{
-		"Amount": "1275.71", "Period start": "46296", "Client": name, "Client ID": "cl_1", "Margin amount": "277.12", "Billing status": "ready to send", "Reversed": "no", "Credit note": "",
+		"Amount": "1275.71", "Period start": "46296", "Client": name, "Client ID": "cl_1", "Margin amount": "277.12", "Status": "ready to send", "Reversed": "no", "Credit note": "",
 	} {
 		if got := invoices[first][column(label)]; got != want {
 			t.Errorf("%s is %q, want %q", label, got, want)
@@ -157,7 +157,7 @@ func TestData(t *testing.T) {
 		viewer.get("/data/invoices?"+wrong).status(http.StatusOK).has("Must ", `aria-invalid="true"`, "Show all").
 			hasNot("INV-1", "could not be added up", "Nothing matches", "In all", "Add up all of it", "Download CSV")
 	}
-	viewer.get("/data/invoices").has("Due after credit").hasNot("Left to pay", "left to pay")
+	viewer.get("/data/invoices").has("After credit").hasNot("Left to pay", "left to pay")
 	viewer.get("/data/charges?totals=all").has("parking", "156.00").hasNot(pay...)
 	admin.get("/data/charges?totals=all").has("parking", "own cost", "311.00", "not billed to the client")
 	viewer.get("/data/payments?totals=all").has("received from client", "1,000.00").hasNot(pay...)
@@ -170,7 +170,7 @@ func TestData(t *testing.T) {
 
 	invoice := viewer.get("/data/invoices/in_1").has(
 		"INV-1", "Northwind &lt;b&gt;Clinic", "Documents", "D-1", "Charges", "parking", "Time entries", "Payments", "1,000.00",
-		"invoice.<wbr>issued", `href="/events/`+issued+`"`, "Billing status").hasNot(pay...)
+		"invoice.<wbr>issued", `href="/events/`+issued+`"`, "Status").hasNot(pay...)
 	if strings.Contains(invoice.body, "ayroll") {
 		t.Error("a viewer sees what payroll did")
 	}

@@ -105,8 +105,8 @@ func TestAnEventShowsItsObjectAndWhatItChanged(t *testing.T) {
 	pay := []string{"998.59", "133.15", "141.57", "142.57", "margin_amount", "277.12"}
 	admin.get(sent).status(http.StatusOK).has(
 		"GET /v1/invoices/in_1", "&#34;client_billing_status&#34;: &#34;sent&#34;", "&#34;margin_amount&#34;: &#34;277.12&#34;", "Northwind &lt;b&gt;Clinic",
-		"Billing status", "ready to send", "Number D-1 · Amount 1,275.71 · Status issued", "Status sent", "Also changed: 1 time entry.")
-	viewer.get(sent).has("GET /v1/invoices/in_1", "Billing status", "ready to send", "without <code>pay:read</code>").hasNot(pay...)
+		"Status", "ready to send", "Number D-1 · Amount 1,275.71 · Status issued", "Status sent", "Also changed: 1 time entry.")
+	viewer.get(sent).has("GET /v1/invoices/in_1", "Status", "ready to send", "without <code>pay:read</code>").hasNot(pay...)
 	admin.get(approved).has("GET /v1/time-entries/te_1", "in review", "approved", "133.15")
 	viewer.get(approved).has("GET /v1/time-entries/te_1", "in review", "approved").hasNot(pay...)
 	viewer.get(moved).has("<span>in_1</span>", "<span>in_other</span>").hasNot(pay...)

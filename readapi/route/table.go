@@ -234,7 +234,7 @@ func invoiceFilters() []Param {
 		{Name: "type", Form: FormEnum, Values: domain.InvoiceTypes(), Enum: "InvoiceTypeFilter", Column: "type", Description: "Only this type.", Example: "invoice"},
 		{
 			Name: "open", Form: FormOpen, Values: []string{"true", "false"}, Enum: "OpenFilter", Example: "true",
-			Description: "true: only what clients have left to pay: type is not credit_note, client_billing_status is sent, net_due is above 0.00, and neither reversed nor billed_externally is true. false: only the others.",
+			Description: "true: only invoices that were sent and are not paid: type is not credit_note, client_billing_status is sent, net_due is above 0.00, and neither reversed nor billed_externally is true. false: only the others.",
 		},
 	}
 }

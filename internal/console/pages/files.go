@@ -363,8 +363,12 @@ func (w *workbook) cell(c *column, r record) any {
 // number is a cell with a decimal number. A workbook's numbers have 15 digits, which those of rows do
 // not exceed: the shortest text of the float is the number that it was made of.
 func number(text string, style int) any {
+	digits := strings.TrimPrefix(text, "-")
+	if strings.Contains(digits, ".") {
+		digits = strings.TrimRight(strings.TrimRight(digits, "0"), ".")
+	}
 	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || len(strings.Trim(text, "-.")) > 16 {
+	if err != nil || len(digits) > 16 {
 		return text
 	}
 	return excelize.Cell{StyleID: style, Value: v}

@@ -51,6 +51,9 @@ func TestNumbersOfAWorkbook(t *testing.T) {
 			t.Fatalf("%s is %s", text, got)
 		}
 	})
+	if _, isNumber := number("999999999999999.0000", 0).(excelize.Cell); !isNumber {
+		t.Error("a total, which has four decimals, is no number")
+	}
 	if _, text := number("12345678901234567.00", 0).(string); !text {
 		t.Error("a number with more digits than a workbook has is one")
 	}

@@ -421,7 +421,7 @@ func Field(name string) string {
 	case "billed_to_client":
 		return "Billed to the client"
 	case "client_billing_status":
-		return "Billing status"
+		return "Status"
 	case "confirmed_at":
 		return "Confirmed"
 	case "contractor_pay_status":
@@ -447,7 +447,7 @@ func Field(name string) string {
 	case "issued_invoices":
 		return "Documents"
 	case "net_due":
-		return "Due after credit"
+		return "After credit"
 	case "package_id":
 		return "Package"
 	case "paid_at":

@@ -74,11 +74,13 @@ function localInputs(root) {
   }
 }
 
-// A cell of a list that is cut off shows all of its text on hover.
-document.addEventListener("mouseover", (event) => {
-  const cell = event.target.closest(".rows :is(th, td)");
-  if (cell && !cell.title && cell.scrollWidth > cell.clientWidth) cell.title = cell.innerText;
-});
+// A cell of a list that is cut off shows all of its text on hover and on focus.
+for (const reached of ["mouseover", "focusin"]) {
+  document.addEventListener(reached, (event) => {
+    const cell = event.target.closest(".rows :is(th, td)");
+    if (cell && !cell.title && cell.scrollWidth > cell.clientWidth) cell.title = cell.innerText;
+  });
+}
 
 // What has just been done, for screen readers.
 function say(text) {
