@@ -76,13 +76,14 @@ func (r *Reader) Get(ctx context.Context, ask Ask) (*Read, error) {
 	return read, err
 }
 
-// Rows reads all rows of a list, from one moment, and calls each with them one after the other. w is
-// what each writes to, or something else on the same connection: it says whether the reader still
-// takes anything. If status is not 200, each was not called: 400 means that a filter is not valid, 429
+// Rows reads all rows of a list, from one moment, calls each with them one after the other, and then end,
+// while the list still counts as one that the workspace reads. w is
+// what they write to, or something else on the same connection: it says whether the reader still
+// takes anything. If status is not 200, neither was called: 400 means that a filter is not valid, 429
 // that the workspace already reads as many lists as it may, 503 that the list cannot be read now. The
-// error is the one that each returned. If the list cannot be finished, Rows panics with
+// error is the one that each or end returned. If the list cannot be finished, Rows panics with
 // http.ErrAbortHandler.
-func (r *Reader) Rows(ctx context.Context, ask Ask, w http.ResponseWriter, each func(row []byte) error) (status int, err error) {
+func (r *Reader) Rows(ctx context.Context, ask Ask, w http.ResponseWriter, each func(row []byte) error, end func() error) (status int, err error) {
 	if r.api.cfg.WholeLists.Pool == nil {
 		return 0, errNoFiles
 	}
@@ -93,7 +94,7 @@ func (r *Reader) Rows(ctx context.Context, ask Ask, w http.ResponseWriter, each 
 	}
 	request.RequestURI = ask.Path
 	request.Header.Set("Accept", answer.TypeNDJSON)
-	rows := &rowsWriter{to: w, header: http.Header{}, each: each}
+	rows := &rowsWriter{to: w, header: http.Header{}, each: each, end: end}
 	defer func() {
 		if rows.err == nil {
 			return
@@ -148,7 +149,8 @@ type rowsWriter struct {
 	status int
 	part   []byte // of a line
 	each   func(row []byte) error
-	err    error // of each
+	end    func() error
+	err    error // of each or end
 }
 
 func (w *rowsWriter) Header() http.Header    { return w.header }
@@ -169,10 +171,13 @@ func (w *rowsWriter) Write(b []byte) (int, error) {
 		if w.part[len(w.part)-1] != '\n' {
 			break
 		}
-		if !bytes.HasPrefix(w.part, []byte(`{"has_more":`)) { // the last line
-			if w.err = w.each(w.part[:len(w.part)-1]); w.err != nil {
-				return 0, w.err
-			}
+		if bytes.HasPrefix(w.part, []byte(`{"has_more":`)) { // the last line
+			w.err = w.end()
+		} else {
+			w.err = w.each(w.part[:len(w.part)-1])
+		}
+		if w.err != nil {
+			return 0, w.err
 		}
 		w.part = w.part[:0]
 	}

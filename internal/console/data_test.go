@@ -18,7 +18,9 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
 
 // table reads a workbook's only sheet.
@@ -184,8 +186,14 @@ func TestData(t *testing.T) {
 	}
 	s.signIn(beta, session.Admin).get("/data/invoices/in_1").status(http.StatusNotFound)
 	s.signIn(beta, session.Admin).get("/data/invoices").has("Nothing yet").hasNot("INV-1")
+	// What a viewer was not shown at its time is not in the row's history either.
+	unbilled := add("charge.created", time.Time{}, `{"charge_id":"ch_2","client_id":"cl_1","date":"2026-10-03","category":"tolls","kind":"service_fee","period":"2026-10","billed_to_client":false,"amount":"7.00","currency":"EUR"}`)
+	add("charge.recorded", time.Time{}, `{"charge_id":"ch_2","client_id":"cl_1","date":"2026-10-03","category":"tolls","kind":"service_fee","period":"2026-10","amount":"7.00","currency":"EUR"}`)
+	admin.get("/data/charges/ch_2").has("charge.<wbr>created", unbilled, "charge.<wbr>recorded")
+	viewer.get("/data/charges/ch_2").has("charge.<wbr>recorded").hasNot("charge.<wbr>created", unbilled)
 	add("charge.deleted", time.Time{}, `{"charge_id":"ch_1"}`)
 	viewer.get("/data/charges/ch_1").has("was removed")
+	viewer.get("/data/clients?at=" + web.FormatCursor(&readapi.Place{Position: 1, ID: "\x00"})).status(http.StatusSeeOther)
 	viewer.get("/data/charges").hasNot("parking")
 }
 

@@ -62,6 +62,16 @@ func TestASlowDownloadLeavesOthersTheirs(t *testing.T) {
 	if n, err := io.Copy(io.Discard, second); err != nil || n < 3000*8000 {
 		t.Errorf("the other one was broken off after %d bytes: %v", n, err)
 	}
+	// A workbook, which is sent when it is complete, takes its workspace's place until it was taken. The
+	// random text cannot be compressed.
+	testkit.AsOwner(t, s.pool, `
+		INSERT INTO contractor SELECT $1, 'co_r' || n, n, '{"id":"co_r' || n || '","name":"' || (SELECT string_agg(md5(n::text || ':' || i), '') FROM generate_series(1, 250) i) || '"'
+		  FROM generate_series(1, 3000) n`, third)
+	workbook := s.signIn(third, session.Viewer).downloading("/files/contractors.xlsx")
+	s.signIn(third, session.Admin).get("/files/clients.csv").status(http.StatusTooManyRequests).has("Somebody is downloading")
+	if n, err := io.Copy(io.Discard, workbook); err != nil || n < 3000*4000 {
+		t.Errorf("the workbook was broken off after %d bytes: %v", n, err)
+	}
 	if NewServer(s.console).ConnContext == nil {
 		t.Error("the console's server does not know how much of a file is taken")
 	}

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
@@ -447,7 +450,7 @@ func (p *Data) listPage(r *web.Request) error {
 	chosen := l.selection(r)
 	var at *readapi.Place
 	if cursor := r.Query("at"); cursor != "" {
-		if at, err = web.ParseCursor[readapi.Place](cursor); err != nil {
+		if at, err = web.ParseCursor[readapi.Place](cursor); err != nil || !utf8.ValidString(at.ID) || strings.Contains(at.ID, "\x00") {
 			return r.Redirect(l.address(chosen))
 		}
 	}
@@ -834,9 +837,17 @@ func (p *Data) history(ctx context.Context, r *web.Request, l *list, id string, 
 		p.events(ctx, r, id, body)
 		return
 	}
+	hidden, err := p.hidden(ctx, r, explained.History)
+	if err != nil {
+		r.Warn("cannot read which entries a viewer may see", err)
+		return
+	}
 	public := domain.PublicTypes()
 	for i := len(explained.History) - 1; i >= 0; i-- {
 		e := &explained.History[i]
+		if slices.Contains(hidden, e.Position) {
+			continue
+		}
 		var fields []string
 		for _, name := range e.Fields {
 			f := slices.IndexFunc(l.Resource.Fields, func(f jsonform.FieldDescription) bool { return f.Name == name })
@@ -852,6 +863,24 @@ func (p *Data) history(ctx context.Context, r *web.Request, l *list, id string, 
 		body.History = append(body.History, historyEntry{EntryName: e.EntryName, At: at, Fields: strings.Join(fields, ", "),
 			Event: slices.Contains(public, e.Type) && at.After(r.Now.Add(-p.Retention))})
 	}
+}
+
+// hidden returns the positions of entries whose events the session may not see. What such an entry set
+// is not shown either: that it came at that time is what the event says.
+func (p *Data) hidden(ctx context.Context, r *web.Request, history []replay.ExplainedEntry) (positions []int64, err error) {
+	if r.Session.MaySeePay() {
+		return nil, nil
+	}
+	all := make([]int64, len(history))
+	for i := range history {
+		all[i] = history[i].Position
+	}
+	err = p.Reader.Beside(ctx, r.Session.WorkspaceID, 0, func(ctx context.Context, pool pg.DB) (err error) {
+		positions, err = pg.Collect(ctx, pool, pgx.RowTo[int64], `
+			SELECT e.position FROM event_log e WHERE e.workspace_id = $1 AND e.position = ANY ($2) AND `+eventlog.NeedsPay("e"), r.Session.WorkspaceID, all)
+		return err
+	})
+	return positions, err
 }
 
 // events reads the newest events that name the row.

@@ -26,8 +26,8 @@ import (
 // FilePattern is the route pattern of files, which are not pages.
 const FilePattern = "/files/{file}"
 
-// sendTime is how long a browser may take for a workbook, which is sent when it is complete.
-const sendTime = 10 * time.Minute
+// stall is how long a browser may take nothing of a workbook, which is sent when it is complete.
+const stall = time.Minute
 
 // file answers with a list, as filtered, as a file that a spreadsheet opens: a workbook, or CSV. It has
 // what a key with the session's permissions would get.
@@ -57,7 +57,7 @@ func (p *Data) file(r *web.Request) error {
 			return err
 		}
 		return f.add(read)
-	})
+	}, f.end)
 	switch {
 	case errors.Is(err, errTooLong):
 		return &web.PageError{Status: http.StatusBadRequest, Title: "Too many rows", Text: "A workbook has room for 1,048,576 rows. Choose a shorter time, or download CSV."}
@@ -69,7 +69,7 @@ func (p *Data) file(r *web.Request) error {
 	case status != http.StatusOK:
 		return busy(status)
 	}
-	return f.end()
+	return nil
 }
 
 // sheet is a file that is made row by row. Nothing is sent before its first row or its end.
@@ -200,7 +200,7 @@ func (f *csvFile) add(r record) error {
 		text := c.text(r)
 		switch {
 		case !c.number():
-			text = noFormula(text)
+			text = noFormula(text, f.comma)
 		case f.comma:
 			text = strings.Replace(text, ".", ",", 1)
 		}
@@ -236,9 +236,14 @@ func begin(r *web.Request, name, contentType string) {
 
 // noFormula puts an apostrophe before text that a spreadsheet would take for a formula, which could
 // send data away when the file is opened. It does so inside a cell, too, after characters that a
-// spreadsheet may read as the end of a cell, such as semicolons and tabs.
-func noFormula(text string) string {
-	const formulaStarts, cellEnds = "=+-@＝＋－＠", ";\t\r\n\u0085\u2028\u2029"
+// spreadsheet may read as the end of a cell, such as semicolons and tabs, and commas where they are not
+// what ends the cells of the file: there the whole cell is in quotation marks.
+func noFormula(text string, commas bool) string {
+	const formulaStarts = "=+-@＝＋－＠"
+	cellEnds := ";\t\r\n\u0085\u2028\u2029"
+	if commas {
+		cellEnds += ","
+	}
 	if !strings.ContainsAny(text, formulaStarts) {
 		return text
 	}
@@ -448,14 +453,21 @@ func (w *workbook) end() error {
 	if err := w.out.Flush(); err != nil {
 		return fmt.Errorf("make a workbook: %w", err)
 	}
-	_ = http.NewResponseController(w.r.W).SetWriteDeadline(time.Now().Add(sendTime)) // a connection of a test has none
 	begin(w.r, w.name, "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet")
 	// By itself the library keeps the whole file in memory before it writes.
-	w.file.SetZipWriter(func(io.Writer) excelize.ZipWriter { return zip.NewWriter(w.r.W) })
+	w.file.SetZipWriter(func(io.Writer) excelize.ZipWriter { return zip.NewWriter(patient{w.r.W}) })
 	if err := w.file.Write(io.Discard); err != nil {
 		panic(http.ErrAbortHandler) // as above
 	}
 	return nil
+}
+
+// patient writes to a browser as long as it goes on taking something.
+type patient struct{ to http.ResponseWriter }
+
+func (p patient) Write(b []byte) (int, error) {
+	_ = http.NewResponseController(p.to).SetWriteDeadline(time.Now().Add(stall)) // a connection of a test has none
+	return p.to.Write(b)
 }
 
 func (*workbook) begun() bool { return false } // before its end
