@@ -224,13 +224,16 @@ func (d *Draft) setPublicData(k kind, c content) {
 	}
 }
 
-// wantType says where all types are listed, and which one may have been meant.
+// wantType says where all types are listed, and which one is nearest (docs/contract/decisions.md, "Commands").
 func wantType(typ string) string {
 	want := "one of the types that ledgerfeed types lists"
 	if len(typ) > maxTypeLength {
 		return want
 	}
-	return want + similar.Hint(typ, typeNames())
+	if hint := similar.Hint(typ, typeNames()); hint != "" {
+		return want + hint
+	}
+	return want + "; the nearest is " + similar.Nearest(typ, typeNames())
 }
 
 // maxTypeLength is far above the length of every type. Longer texts are not compared with them.

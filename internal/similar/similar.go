@@ -5,13 +5,27 @@ import "slices"
 
 // Find returns the candidate that is closest to a mistyped word; ok is false if none is close.
 func Find(word string, candidates []string) (meant string, ok bool) {
-	best := 1 + (len(word)+1)/4 // changes; the shorter the word, the fewer
+	meant, n := nearest(word, candidates)
+	if n == 0 || n > (len(word)+1)/4 { // the shorter the word, the fewer changes
+		return "", false
+	}
+	return meant, true
+}
+
+// Nearest returns the candidate that is closest to a word, however far it is.
+func Nearest(word string, candidates []string) string {
+	meant, _ := nearest(word, candidates)
+	return meant
+}
+
+// nearest returns the closest candidate, and by how many changes.
+func nearest(word string, candidates []string) (meant string, changes int) {
 	for _, c := range candidates {
-		if n := distance(word, c); n > 0 && n < best {
-			best, meant, ok = n, c, true
+		if n := distance(word, c); meant == "" || n < changes {
+			meant, changes = c, n
 		}
 	}
-	return meant, ok
+	return meant, changes
 }
 
 // Hint returns the end of an error about a word: "; did you mean x?", or nothing.

@@ -117,6 +117,9 @@ func writeExplanation(out io.Writer, x *replay.Explanation) error {
 			return err
 		}
 	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
 	return writeUnapplied(out, x)
 }
 
