@@ -231,13 +231,15 @@ func checkPermission(q *request) error {
 }
 
 func checkParams(q *request) error {
-	errs := q.params.parse(q.endpoint.Params, q.http.URL.RawQuery)
+	noLimit := ""
+	if q.isWhole() {
+		noLimit = "is not a parameter of a whole list (" + q.form.ContentType() + "), which has every row in one answer; " +
+			"leave it out, or ask " + q.endpoint.Path + " with Accept: application/json for pages"
+	}
+	errs := q.params.parse(q.endpoint.Params, q.http.URL.RawQuery, noLimit)
 	cursor := checkCursor(q, errs)
 	if cursor != nil {
 		errs = addError(errs, "cursor", cursor.Errors[0].Message)
-	}
-	if q.form != answer.JSON && q.params.has(q.endpoint.limit) {
-		errs = addError(errs, "limit", "is not a parameter of a whole list ("+q.form.ContentType()+"), which has no pages; leave it out, or accept application/json")
 	}
 	errs = checkDays(q, errs)
 	errs = q.wait.accept(q, errs)
@@ -269,6 +271,9 @@ func checkCursor(q *request, faults []answer.ParamError) *answer.Error {
 	}
 	saw, _, ok := q.openCursor()
 	switch {
+	case !ok && q.isWhole():
+		return answer.WrongCursor(answer.CodeCursorInvalid, "does not belong to this whole list: it was altered, it has the form of an earlier version, the service was set up anew, it is of pages with a limit, "+
+			"or another parameter is not what it was when the cursor was given; keep all others the same, go on in pages with their limit, or start again without a cursor")
 	case !ok:
 		return answer.WrongCursor(answer.CodeCursorInvalid, "does not belong to this request: it was altered, it has the form of an earlier version, the service was set up anew, or another parameter is not "+
 			"what it was when the cursor was given; keep all others the same, or start again without a cursor")

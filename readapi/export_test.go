@@ -183,7 +183,7 @@ func (a *API) EarlierCursor(form, workspaceID, query, cursor string) (string, er
 	q := &request{api: a, key: &access.Key{WorkspaceID: workspaceID}}
 	table := route.Table()
 	q.endpoint = newEndpoint(table[slices.IndexFunc(table, func(r route.Route) bool { return r.Kind == route.Events })])
-	q.params.parse(q.endpoint.Params, query+"&cursor="+cursor)
+	q.params.parse(q.endpoint.Params, query+"&cursor="+cursor, "")
 	key := WorkspaceCursorKey(a.cfg.CursorKey, workspaceID)
 	block, err := aes.NewCipher(deriveKey(key, "cursor cipher"+form))
 	if err != nil {

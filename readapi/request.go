@@ -216,8 +216,9 @@ func (p *parsedParams) limit(i int) int {
 
 // parse reads the parameters of an endpoint from a query. It returns all faults, one for each
 // parameter, in the order of the query (docs/contract/decisions.md, "Requests", 8), except those of
-// cursors, which depend on all other parameters. It stops after answer.MaxParamErrors faults.
-func (p *parsedParams) parse(params []route.Param, query string) []answer.ParamError {
+// cursors, which depend on all other parameters. It stops after answer.MaxParamErrors faults. noLimit
+// is the fault of a limit; empty: the endpoint takes one.
+func (p *parsedParams) parse(params []route.Param, query, noLimit string) []answer.ParamError {
 	var errs []answer.ParamError
 	for pair := range queryPairs(query) {
 		if len(errs) == answer.MaxParamErrors {
@@ -230,13 +231,15 @@ func (p *parsedParams) parse(params []route.Param, query string) []answer.ParamE
 		i := slices.IndexFunc(params, func(p route.Param) bool { return p.Name == pair.name })
 		switch {
 		case i < 0:
-			errs = addError(errs, pair.name, unknownParam(params))
+			errs = addError(errs, pair.name, unknownParam(params, noLimit == ""))
 		case p.has(i):
 			errs = addError(errs, pair.name, "is given more than once")
 		default:
 			p.given |= 1 << i
 			p.values[i] = pair.value
-			if pair.value == "" {
+			if noLimit != "" && params[i].Form == route.FormLimit {
+				errs = addError(errs, pair.name, noLimit)
+			} else if pair.value == "" {
 				errs = addError(errs, pair.name, "must not be empty; leave it out instead")
 			} else if fault := params[i].Fault(pair.value); fault != "" {
 				errs = addError(errs, pair.name, fault)
@@ -246,13 +249,15 @@ func (p *parsedParams) parse(params []route.Param, query string) []answer.ParamE
 	return errs
 }
 
-func unknownParam(params []route.Param) string {
-	if len(params) == 0 {
-		return "is not a parameter of this endpoint, which has none"
-	}
-	names := make([]string, len(params))
+func unknownParam(params []route.Param, limited bool) string {
+	var names []string
 	for i := range params {
-		names[i] = params[i].Name
+		if limited || params[i].Form != route.FormLimit {
+			names = append(names, params[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return "is not a parameter of this endpoint, which has none"
 	}
 	return "is not a parameter of this endpoint, which has " + strings.Join(names, ", ")
 }

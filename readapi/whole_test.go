@@ -254,6 +254,19 @@ func TestAWholeListHasNoLimit(t *testing.T) {
 			}
 		}
 	}
+	// However wrong the limit is, the error says where limits belong, and none is proposed.
+	for _, query := range []string{"?limit=10", "?limit=x", "?limit=", "?limit=1&limit=2"} {
+		r := s.get("/v1/invoices.csv"+query, key)
+		if !bytes.Contains(r.body, []byte("leave it out, or ask /v1/invoices with Accept: application/json for pages")) || bytes.Contains(r.body, []byte("from 1 to 100")) {
+			t.Errorf("invoices.csv%s: %s", query, r.body)
+		}
+	}
+	if r := s.get("/v1/invoices.ndjson?x=1", key); !bytes.Contains(r.body, []byte("which has cursor, updated_since, ")) {
+		t.Errorf("an unknown parameter: %s", r.body)
+	}
+	if r := s.get("/v1/invoices.ndjson?cursor="+*s.page("/v1/invoices?limit=1", key).NextCursor, key); !bytes.Contains(r.body, []byte("it is of pages with a limit")) {
+		t.Errorf("a cursor of pages: %s", r.body)
+	}
 	if r := s.get("/v1/payments", s.key("acme", access.InvoicesRead), "Accept", csvForm); r.status != http.StatusForbidden {
 		t.Errorf("without the permission: %d", r.status)
 	}
