@@ -142,7 +142,9 @@ type writer struct {
 func (w *writer) parse() error {
 	var err error
 	w.templates, err = template.New("").Funcs(template.FuncMap{
-		"programs": func(name, path string) ([]sample, error) { return programs(name, name, w.info.BaseURL+path) },
+		"programs": func(name, path string) ([]sample, error) {
+			return programs(name, name, places{URL: w.info.BaseURL + path})
+		},
 		"checks": func() ([]sample, error) {
 			checks, err := signaturecheck.Samples(w.info.Brand.SignatureHeader())
 			list := make([]sample, len(checks))
