@@ -55,6 +55,42 @@ func TestKeyIsShownOnce(t *testing.T) {
 	p.get("/audit").has("Created API key", "Rotated API key", "Revoked API key", "admin@acme.example", "with invoices:read,pay:read")
 }
 
+// TestKeyThatIsNotStored: without the row no secret is shown, and the page says what that means.
+func TestKeyThatIsNotStored(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	old, _ := s.key(acme, "Old", access.EventsRead)
+	p := s.signIn(acme, session.Admin)
+	form := url.Values{"name": {"Payroll export"}, "permission": {"invoices:read"}, "expires": {"90"}}
+	for _, c := range []struct {
+		when, does string
+		status     int
+		says       string
+	}{
+		{"AFTER INSERT", `RAISE EXCEPTION 'no space left on device' USING ERRCODE = '53100'`, http.StatusServiceUnavailable, "its disk is full, so nothing was changed"},
+		{"AFTER INSERT", `RAISE EXCEPTION 'cannot execute INSERT in a read-only transaction' USING ERRCODE = '25006'`, http.StatusServiceUnavailable, "so nothing was changed"},
+		{"AFTER INSERT", `RAISE EXCEPTION 'a fault' USING ERRCODE = 'XX001'`, http.StatusInternalServerError, "The secret cannot be shown"},
+		{"AT COMMIT", `PERFORM pg_terminate_backend(pg_backend_pid())`, http.StatusInternalServerError, "If it is in the list, nobody has its secret"},
+	} {
+		s.exec(`CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ` + c.does + `; RETURN NULL; END $$`)
+		if c.when == "AT COMMIT" {
+			s.exec(`CREATE CONSTRAINT TRIGGER fails AFTER INSERT ON api_key_secret DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fails()`)
+		} else {
+			s.exec(`CREATE TRIGGER fails AFTER INSERT ON api_key_secret FOR EACH ROW EXECUTE FUNCTION fails()`)
+		}
+		for path, sent := range map[string]url.Values{"/keys": form, "/keys/" + old + "/rotate": {"overlap": {"1"}}} {
+			page := p.post(path, sent).status(c.status).has(c.says)
+			if secret := wholeKey.FindString(page.body); secret != "" {
+				t.Errorf("%s: %s shows a secret that is not stored", c.does, path)
+			}
+		}
+		s.exec(`DROP TRIGGER fails ON api_key_secret`)
+		s.exec(`DROP FUNCTION fails`)
+		p.get("/keys").has("Old").hasNot("Payroll export")
+	}
+	p.post("/keys", form).status(http.StatusOK).has("shown only once")
+}
+
 func TestRequestsTodayBeginAtMidnightUTC(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

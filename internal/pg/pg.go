@@ -101,6 +101,10 @@ func Locked(err error) bool { return hasCode(err, "55P03") }
 // statement_timeout) or by an operator.
 func Canceled(err error) bool { return hasCode(err, "57014") }
 
+// TakesNoWrites reports whether a statement failed because its transaction may only read, or the
+// disk of the database is full.
+func TakesNoWrites(err error) bool { return hasCode(err, "25006") || hasCode(err, "53100") }
+
 // Forbidden reports whether a statement failed because its account lacks a right.
 func Forbidden(err error) bool { return hasCode(err, "42501") }
 

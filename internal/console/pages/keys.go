@@ -485,7 +485,27 @@ type secretBody struct {
 
 func (p *Keys) showSecret(r *web.Request, body secretBody) error {
 	body.URL = p.APIURL
-	return r.Show("key-shown", web.View{Title: "Your new API key", Section: "keys", Body: body})
+	if err := r.Show("key-shown", web.View{Title: "Your new API key", Section: "keys", Body: body}); err != nil {
+		return lostSecret(err)
+	}
+	return nil
+}
+
+// unsure is the error of making a secret. When it leaves open whether the secret was stored, the
+// page says how to go on.
+func unsure(err error) error {
+	if !web.Unexplained(err) || pg.Refused(err) {
+		return err
+	}
+	return lostSecret(err)
+}
+
+// lostSecret is the page for a secret that may be stored, and that nobody can see.
+func lostSecret(err error) error {
+	return fmt.Errorf("%w: %w", &web.PageError{
+		Status: http.StatusInternalServerError, Title: "The secret cannot be shown", Back: "/keys",
+		Text: "The key may have been stored all the same. If it is in the list, nobody has its secret: rotate it, or revoke it and create another.",
+	}, err)
 }
 
 func (p *Keys) newPage(r *web.Request) error {
@@ -535,7 +555,7 @@ func (p *Keys) create(r *web.Request) error {
 		return showForm(r, http.StatusUnprocessableEntity, f)
 	}
 	if err != nil {
-		return err
+		return unsure(err)
 	}
 	return p.showSecret(r, secretBody{Key: k, Secret: secret.Reveal()})
 }
@@ -553,7 +573,7 @@ func (p *Keys) rotate(r *web.Request) error {
 	overlap := time.Duration(hours) * time.Hour
 	k, secret, err := p.Store.Rotate(r.Context(), r.Session.WorkspaceID, r.Path("key"), overlap)
 	if err != nil {
-		return err
+		return unsure(err)
 	}
 	body := secretBody{Key: k, Secret: secret.Reveal(), Rotated: true}
 	if overlap > 0 && len(k.Replaced) > 0 {

@@ -128,6 +128,9 @@ func pageError(err error) PageError {
 	case pg.Canceled(err):
 		return PageError{Status: http.StatusServiceUnavailable, Title: "This takes too long",
 			Text: "The database did not finish this in time, so it was stopped and nothing was changed. Try again, if you can with a shorter time or fewer rows; if it happens again, give support the number below."}
+	case pg.TakesNoWrites(err):
+		return PageError{Status: http.StatusServiceUnavailable, Title: "The database takes no changes",
+			Text: "It can only be read at the moment, or its disk is full, so nothing was changed. Ask the operator of the service, then try again."}
 	case errors.Is(err, delivery.ErrLocked):
 		return PageError{Status: http.StatusServiceUnavailable, Title: "The webhook is busy",
 			Text: "Something else is working on this webhook in the database, so nothing was changed. Try again in a moment; if it happens again, give support the number below.", Back: "/webhooks"}
@@ -135,6 +138,9 @@ func pageError(err error) PageError {
 	return PageError{Status: http.StatusInternalServerError, Title: "Something went wrong",
 		Text: "This is our fault, not yours. Try again in a moment; if it happens again, give support the number below."}
 }
+
+// Unexplained reports whether an error has no page of its own that says what happened.
+func Unexplained(err error) bool { return pageError(err).Status == http.StatusInternalServerError }
 
 // movedPage returns the page for a change to a workspace that has moved, or is moving, to another
 // database.
