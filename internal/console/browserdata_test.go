@@ -52,7 +52,7 @@ func TestDataInTheBrowser(t *testing.T) {
 	b.sees("Ada")
 	b.judge("a client")
 	b.fits("a client")
-	for _, path := range []string{"/data/invoices?date_from=2026-10-01", "/data/time-entries", "/data/clients", "/data/credits", "/search?q=none", "/events"} {
+	for _, path := range []string{"/data/invoices?date_from=2026-10-01", "/data/invoices?by=client", "/data/invoices?by=age", "/data/time-entries", "/data/clients", "/data/credits", "/search?q=none", "/events"} {
 		b.visit(path)
 		b.judge(path)
 		b.fits(path)

@@ -396,7 +396,9 @@ type dataListBody struct {
 	Presets  []chip
 	Wrong    bool    // a filter is wrong: its fault stands in place of rows, totals and files
 	Totals   *totals // nil: not asked for
-	Workbook string  // address of the selection as a file, and as CSV
+	Grouped  *totals // the same by something; nil: not asked for
+	Ways     []web.Link
+	Workbook string // address of the selection as a file, and as CSV
 	CSV      string
 	AddUp    string // address of the page with totals; empty: it has them, or the list has none
 	SeesPay  bool
@@ -416,6 +418,11 @@ func (l *list) selection(r *web.Request) url.Values {
 		}
 	}
 	return chosen
+}
+
+// has reports whether the list has a filter.
+func (l *list) has(filter string) bool {
+	return slices.ContainsFunc(l.Params, func(p route.Param) bool { return p.Name == filter })
 }
 
 // address is the address of the list with filters.
@@ -455,9 +462,13 @@ func (p *Data) listPage(r *web.Request) error {
 		}
 	}
 	body := &dataListBody{List: l, SeesPay: r.Session.MaySeePay(), Presets: l.presets(r.Now)}
+	by := l.way(r.Query("by"))
+	if by == byAge {
+		chosen.Set("open", "true")
+	}
 	wait := func() {}
-	if len(l.Sums) > 0 && (narrow(chosen) || r.Query("totals") != "") {
-		wait = p.addUp(r, l, chosen, body)
+	if len(l.Sums) > 0 && (narrow(chosen) || r.Query("totals") != "" || by != "") {
+		wait = p.addUp(r, l, chosen, by, body)
 	}
 	defer wait()
 	page, err := p.Reader.Page(r.Context(), p.ask(r, l.Path, chosen, dataPageSize), at)
@@ -477,9 +488,12 @@ func (p *Data) listPage(r *web.Request) error {
 	body.Workbook, body.CSV = l.fileAddress(chosen, ".xlsx"), l.fileAddress(chosen, ".csv")
 	wait()
 	if body.Wrong = page.Status == http.StatusBadRequest; body.Wrong {
-		body.Totals = nil
-	} else if body.Totals == nil && len(l.Sums) > 0 {
-		body.AddUp = l.address(chosen, "totals", "all")
+		body.Totals, body.Grouped = nil, nil
+	} else {
+		body.Ways = l.waysToGroup(chosen, by)
+		if body.Totals == nil && len(l.Sums) > 0 {
+			body.AddUp = l.address(chosen, "totals", "all")
+		}
 	}
 	if page.Newer != nil {
 		body.Newest, body.Newer = l.address(chosen), l.address(chosen, "at", web.FormatCursor(page.Newer))
@@ -599,13 +613,10 @@ func optionLabel(name, value string) string {
 
 // presets are filters that people often want.
 func (l *list) presets(now time.Time) (all []chip) {
-	has := func(name string) bool {
-		return slices.ContainsFunc(l.Params, func(p route.Param) bool { return p.Name == name })
-	}
-	if has("open") {
+	if l.has("open") {
 		all = append(all, chip{"Unpaid", l.address(nil, "open", "true", "totals", "all")})
 	}
-	if has("date_from") {
+	if l.has("date_from") {
 		first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 		for _, month := range []struct {
 			label string
@@ -616,62 +627,6 @@ func (l *list) presets(now time.Time) (all []chip) {
 		}
 	}
 	return all
-}
-
-// totals are sums over the rows of a list.
-type totals struct {
-	Heads  []cell
-	Rows   [][]cell
-	Unread bool // they could not be read in time
-}
-
-// addUp starts to read the totals of what is chosen. The function that it returns waits for them.
-func (p *Data) addUp(r *web.Request, l *list, chosen url.Values, body *dataListBody) (wait func()) {
-	ctx, cancel := context.WithTimeout(r.Context(), p.BesideTimeout)
-	var reading sync.WaitGroup
-	body.Totals = &totals{Unread: true}
-	reading.Go(func() {
-		read, err := p.Reader.Get(ctx, p.ask(r, "/v1/totals/"+l.Slug, chosen, 0))
-		if err == nil && read.Status == http.StatusOK {
-			err = body.Totals.read(l, read.Body)
-		}
-		if err != nil {
-			r.Warn("cannot read totals", err)
-		}
-	})
-	return sync.OnceFunc(func() { reading.Wait(); cancel() })
-}
-
-func (t *totals) read(l *list, answer []byte) error {
-	var envelope struct{ Data []json.RawMessage }
-	if err := json.Unmarshal(answer, &envelope); err != nil {
-		return fmt.Errorf("read totals: %w", err)
-	}
-	resource := l.totals
-	columns := append(slices.Clone(resource.Total.Separated), "count")
-	columns = append(columns, l.Sums...)
-	t.Heads = nil
-	for _, name := range append([]string{"currency"}, columns...) {
-		t.Heads = append(t.Heads, cell{Label: web.Field(name), Number: name == "count" || slices.Contains(l.Sums, name)})
-	}
-	for _, text := range envelope.Data {
-		read, err := readRow(text)
-		if err != nil {
-			return err
-		}
-		cells := []cell{{Lines: []string{cmp.Or(read.text("currency"), "no currency")}}}
-		for _, name := range columns {
-			c := read.cell(resource.Field(name))
-			c.Unit = ""
-			if f := resource.Field(name); f.Form == domain.FormCount && !c.Empty() {
-				c.Lines = []string{web.Digits(c.Lines[0])}
-			}
-			cells = append(cells, c)
-		}
-		t.Rows = append(t.Rows, cells)
-	}
-	t.Unread = false
-	return nil
 }
 
 // group is a part of a row's values.
@@ -692,6 +647,7 @@ type dataRowBody struct {
 	Long    bool   // the log is too long to say which entries made the row
 	Removed bool   // the row has left the list
 	Party   string // client or contractor; empty: the row is of another kind
+	Open    string // address of a client's open invoices with their sum; empty: it is no client
 	SeesPay bool
 }
 
@@ -734,6 +690,9 @@ func (p *Data) rowPage(r *web.Request) error {
 		return err
 	}
 	body.show(l, found)
+	if invoices, err := p.list("invoices"); err == nil && l.Slug == "clients" {
+		body.Open = invoices.address(url.Values{"client_id": {id}}, "open", "true")
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), p.BesideTimeout)
 	defer cancel()
 	var reading sync.WaitGroup

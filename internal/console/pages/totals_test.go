@@ -1,0 +1,33 @@
+package pages
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
+)
+
+// TestManyGroups: a page shows the first groups by name, and says how many there are.
+func TestManyGroups(t *testing.T) {
+	t.Parallel()
+	p := NewData(Data{})
+	l, err := p.list("charges")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []record
+	for i := maxGroups; i >= 0; i-- {
+		rows = append(rows, record{"client": fmt.Sprintf(`{"id":"cl_%d","name":"Client %03d"}`, maxGroups-i, i), "currency": `"EUR"`, "count": "1", "amount": `"1.00"`})
+	}
+	var found totals
+	found.show(l, nil, route.ByClient, rows)
+	if len(found.Rows) != maxGroups || found.Rows[0][0].Lines[0] != "Client 000" || !strings.Contains(found.Hint, "The first 100 of 101 rows") {
+		t.Errorf("%d rows from %v: %s", len(found.Rows), found.Rows[0][0].Lines, found.Hint)
+	}
+	found = totals{}
+	found.show(l, nil, route.ByClient, rows[1:])
+	if len(found.Rows) != maxGroups || found.Hint != "" {
+		t.Errorf("%d rows: %s", len(found.Rows), found.Hint)
+	}
+}
