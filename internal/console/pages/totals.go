@@ -226,7 +226,7 @@ func (p *Data) readAges(ctx context.Context, r *web.Request, l *list, chosen url
 		d.count++
 		d.amount.Add(&d.amount, amount)
 		return nil
-	})
+	}, func() error { return nil })
 	if err != nil || status != http.StatusOK {
 		return err
 	}
