@@ -54,6 +54,9 @@ func TestReadinessGoesFirst(t *testing.T) {
 	c := command(t, testkit.NewDatabase(t), "serve", "--roles", "api")
 	c.Env = append(c.Env, "LEDGERFEED_DRAIN_DELAY=3s")
 	serving := startProcess(t, c)
+	if said := serving.await("msg=starting"); !strings.Contains(said, "version=") || !strings.Contains(said, "roles=api database=") {
+		t.Errorf("serve begins with%s", said)
+	}
 	api := apiOf(serving)
 	admin := strings.TrimSpace(strings.TrimPrefix(serving.await("for=admin"), " url="))
 	answers(t, admin+"/readyz", http.StatusOK)

@@ -147,10 +147,19 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Problem }
 
+// keyIDPrefix is what the id of a key begins with.
+const keyIDPrefix = "key_"
+
 // UnknownKeyError means that the key does not exist in the workspace.
 type UnknownKeyError struct{ KeyID string }
 
-func (e *UnknownKeyError) Error() string { return fmt.Sprintf("there is no key %q", e.KeyID) }
+// Error repeats nothing but an id: what was given in its place may be a key with its secret.
+func (e *UnknownKeyError) Error() string {
+	if !strings.HasPrefix(e.KeyID, keyIDPrefix) {
+		return "there is no such key: want its id, which begins with " + keyIDPrefix + " (ledgerfeed key list shows it beside the prefix)"
+	}
+	return fmt.Sprintf("there is no key %q", e.KeyID)
+}
 
 // NotLiveError means that a key can no longer be changed because it is revoked or
 // expired.

@@ -75,7 +75,7 @@ func (s *Store) Create(ctx context.Context, n NewKey) (*Record, Secret, error) {
 		return nil, Secret{}, fmt.Errorf("make a key id: %w", err)
 	}
 	record := &Record{Key: Key{
-		ID: "key_" + id.String(), WorkspaceID: n.WorkspaceID, Name: n.Name, Prefix: secret.Prefix(),
+		ID: keyIDPrefix + id.String(), WorkspaceID: n.WorkspaceID, Name: n.Name, Prefix: secret.Prefix(),
 		Permissions: n.Permissions, RateLimit: n.RateLimit, CreatedAt: now,
 	}}
 	if !n.ExpiresAt.IsZero() {
@@ -331,7 +331,7 @@ func (s *Store) WorkspaceOf(ctx context.Context, keyID string) (string, error) {
 		return "", &UnknownKeyError{KeyID: keyID}
 	}
 	if err != nil {
-		return "", fmt.Errorf("look for the key %s: %w", keyID, err)
+		return "", fmt.Errorf("look for a key: %w", err)
 	}
 	return workspaceID, nil
 }

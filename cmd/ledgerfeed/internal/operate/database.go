@@ -89,6 +89,19 @@ func (d *Database) Close(ctx context.Context) error {
 	return nil
 }
 
+// Name names the database for people: its server and name, or where the program's own PostgreSQL keeps
+// its data.
+func (d *Database) Name() string {
+	if d.local != nil {
+		return "the program's own PostgreSQL in " + d.local.DataDir()
+	}
+	c, err := pgconn.ParseConfig(d.URL)
+	if err != nil {
+		return "DATABASE_URL"
+	}
+	return c.Database + " at " + serverOf(c)
+}
+
 // IsLocal tells whether the database is in the program's own PostgreSQL.
 func (d *Database) IsLocal() bool { return d.local != nil }
 
