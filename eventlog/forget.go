@@ -76,6 +76,20 @@ func (l *Log) ForgottenBy(ctx context.Context, workspaceID string, position int6
 	return f, nil
 }
 
+// ForgottenAt returns the position of the newest entry that forgets a subject; 0: nobody has forgotten
+// it, or the log has values about it that no such entry deletes.
+func (l *Log) ForgottenAt(ctx context.Context, workspaceID string, s Subject) (position int64, err error) {
+	err = l.pool.QueryRow(ctx, `
+		SELECT coalesce(max(f.position), 0) FROM log_forgotten f WHERE f.workspace_id = $1 AND f.subject = $2
+		   AND NOT EXISTS (SELECT FROM log_skip k WHERE k.workspace_id = $1 AND k.consumer = 'read_models' AND k.position = f.position)
+		   AND NOT EXISTS (SELECT FROM log_detached d WHERE d.workspace_id = $1 AND d.position > f.position AND $2 = ANY (string_to_array(d.subject, ' ')))`,
+		workspaceID, s.String()).Scan(&position)
+	if err != nil {
+		return 0, fmt.Errorf("look whether the %s %s is forgotten: %w", s.Kind, s.ID, err)
+	}
+	return position, nil
+}
+
 // WalkForgotten calls do with every entry that forgets somebody, in all workspaces.
 func (l *Log) WalkForgotten(ctx context.Context, do func(*domain.Entry) error) error {
 	rows, err := l.pool.Query(ctx, `
@@ -173,6 +187,23 @@ func ForgetDraft(workspaceID string, s Subject, reason string) (domain.Draft, er
 		draft.ID, err = NewID()
 	}
 	return draft, err
+}
+
+var errNotOfTheList = errors.New("the line is not of the list that ledgerfeed person forget keeps: want entries " +
+	domain.TypeClientForgotten + " and " + domain.TypeContractorForgotten + ", with their ids and times")
+
+// DecodeForgotten reads a line of the list of those who were forgotten: an entry as the log has it.
+func DecodeForgotten(line []byte) (domain.Draft, Subject, error) {
+	d, err := domain.DecodeDraft(line)
+	if err != nil {
+		return domain.Draft{}, Subject{}, err
+	}
+	if d.Type != domain.TypeClientForgotten && d.Type != domain.TypeContractorForgotten || d.ID == "" || d.CreatedAt.IsZero() {
+		return domain.Draft{}, Subject{}, errNotOfTheList
+	}
+	e := d.Entry()
+	kind, id := e.Object()
+	return d, Subject{Kind: kind, ID: id}, nil
 }
 
 // AppendForgotten appends an entry of ForgetDraft, with its line in the audit trail.

@@ -294,7 +294,7 @@ func (d *drill) restoreToTheMoment(h *pgserver.Host) *pgserver.Server {
 	if code, text := d.doctor(s, goodKey); code != cli.ExitFailed {
 		t.Errorf("before the server is promoted, doctor ends with %d:\n%s", code, text)
 	} else {
-		d.says(text, "ERROR    recovery", "pg_promote", "the newest of all was appended on ")
+		d.says(text, "ERROR    recovery", "pg_promote", "the newest of all, other than entries that forget people, was appended on ")
 	}
 	shell(s, d.page.block("### Restored to a moment", 1))
 	return s

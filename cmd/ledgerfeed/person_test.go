@@ -5,11 +5,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
 const ofAda = `{"workspace_id":"acme","id":"e1","created_at":"2026-01-01T00:00:00.000Z","type":"client.recorded","data":{"client_id":"cl_1","name":"Ada Moreau","contacts":[{"email":"ada@example.com"}]}}
@@ -73,12 +75,43 @@ func TestForgetAPerson(t *testing.T) {
 		t.Error("a dry run changed the log")
 	}
 	list := filepath.Join(t.TempDir(), "forgotten.ndjson")
+	// Who could not be forgotten is not on the list.
+	if err := migrations.ApplyGrants(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	auditor := url + "&options=-c%20role%3Dledgerfeed_auditor"
+	if r := runCommand(t, command(t, auditor, "person", "forget", "--workspace", "acme", "client", "cl_1", "--list", list)); r.code != cli.ExitFailed || r.out != "" || !strings.Contains(r.errOut, "permission denied") {
+		t.Errorf("forgotten by an auditor: %+v", r)
+	}
+	if kept := read(t, list); kept != "" {
+		t.Errorf("the list has somebody who is not forgotten: %s", kept)
+	}
+	nowhere := filepath.Join(t.TempDir(), "none", "list")
+	if r := runCommand(t, command(t, url, "person", "forget", "--workspace", "acme", "client", "cl_1", "--list", nowhere)); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "nothing was changed") {
+		t.Errorf("a list that cannot be kept: %+v", r)
+	}
+	if succeed(t, url, "export", "--chain") != before {
+		t.Error("a failure changed the log")
+	}
 	count("--reason", "request 118", "--list", list)
 	if receipt.Position != 6 || receipt.EndedAt == "" || !strings.Contains(receipt.Remains, "backups") {
 		t.Errorf("%+v", receipt)
 	}
 
 	after := succeed(t, url, "export", "--chain")
+	again := runCommand(t, command(t, url, "person", "forget", "--workspace", "acme", "client", "cl_1", "--list", list))
+	if again.code != cli.ExitDone || !strings.Contains(again.errOut, "the client cl_1 of acme is forgotten already, by the entry "+receipt.EventID+" at position 6, of ") || !strings.Contains(again.errOut, "what remains: ") {
+		t.Errorf("forgotten again: %+v", again)
+	}
+	if err := json.Unmarshal([]byte(again.out), &receipt); err != nil || receipt.Position != 6 || receipt.Values != 3 {
+		t.Errorf("the receipt of somebody who is forgotten already is %s: %v", again.out, err)
+	}
+	if out := succeed(t, url, "person", "forget", "--workspace", "acme", "client", "cl_1", "--dry-run"); !strings.HasPrefix(out, "would delete 0 values and change 0 rows") {
+		t.Error(out)
+	}
+	if now := succeed(t, url, "export", "--chain"); now != after {
+		t.Errorf("somebody who is forgotten already was forgotten again:\n%s", now)
+	}
 	if strings.Contains(after, "Ada") || strings.Contains(after, "ada@") || !strings.Contains(after, "Rosa Tran") || !strings.Contains(after, `"name":"Bob"`) {
 		t.Errorf("the log still has\n%s", after)
 	}
@@ -99,15 +132,30 @@ func TestForgetAPerson(t *testing.T) {
 	}
 	succeed(t, url, "verify")
 
-	if kept, listed := read(t, list), succeed(t, url, "person", "list"); strings.Count(kept, "\n") != 1 || strings.Count(listed, "\n") != 1 || kept[:100] != listed[:100] {
+	kept := read(t, list)
+	if listed := succeed(t, url, "person", "list"); strings.Count(kept, "\n") != 1 || kept != listed {
 		t.Errorf("kept %s, listed %s", kept, listed)
+	}
+	// A run that was interrupted before it wrote the line is run again.
+	write(t, list, "")
+	succeed(t, url, "person", "forget", "--workspace", "acme", "client", "cl_1", "--list", list)
+	if now := read(t, list); now != kept {
+		t.Errorf("after an interrupted run, the list has %s", now)
 	}
 
 	// An older backup brings everything back, and the list forgets it again.
 	older := appended(t, ofAda)
-	if out := succeed(t, older, "append", "--forgotten", list); !strings.Contains(out, "forgot 1 person again") {
+	people := func(want string) {
+		t.Helper()
+		if r := runCommand(t, command(t, older, "doctor", "--after-restore", "--list", list)); !regexp.MustCompile(want).MatchString(r.out) {
+			t.Errorf("doctor does not say %s:\n%s", want, r.out)
+		}
+	}
+	people(`WARNING +restored people +0 people are forgotten; on the list .*, 1 person is back`)
+	if out := succeed(t, older, "append", "--forgotten", list); !strings.Contains(out, "forgot 1 person again; 0 forgotten already\nforgotten again: the client cl_1 of acme\n") {
 		t.Errorf("forgotten in an older backup: %s", out)
 	}
+	people(`OK +restored people +1 person is forgotten.*; so is everybody on the list `)
 	startProcess(t, command(t, older, "serve", "--roles", "project"))
 	testkit.Eventually(t, func() error {
 		if out := succeed(t, older, "person", "export", "--workspace", "acme", "client", "cl_1"); out != "" {
@@ -150,6 +198,34 @@ func TestForgetAPerson(t *testing.T) {
 		} else if last(restored) != last(after) {
 			t.Errorf("restored\n%s\nwant\n%s", last(restored), last(after))
 		}
+	}
+}
+
+// TestForgottenAgain: people are counted and named, not the lines of the list, and a line does not
+// mind values that a later line forgets.
+func TestForgottenAgain(t *testing.T) {
+	t.Parallel()
+	line := func(id, at, client string) string {
+		return `{"workspace_id":"acme","id":"` + id + `","created_at":"` + at + `","type":"client.forgotten","data":{"client_id":"` + client + `"}}` + "\n"
+	}
+	list := write1(t, line("f1", "2025-06-01T00:00:00Z", "cl_1")+line("f2", "2026-06-01T00:00:00Z", "cl_2")+line("f3", "2026-06-02T00:00:00Z", "cl_1"))
+	older := appended(t, ofAda)
+	again := func(want, file string) {
+		t.Helper()
+		if out := succeed(t, older, "append", "--forgotten", file); out != want {
+			t.Errorf("says %s\nwant %s", out, want)
+		}
+	}
+	again(`forgot 2 people again; 0 forgotten already
+forgotten again: the client cl_1 of acme
+forgotten again: the client cl_2 of acme
+a serving process with the role project now changes the rows and deletes the values
+`, list)
+	again("forgot 0 people again; 2 forgotten already\n", list)
+	again("forgot 0 people again; 2 forgotten already\n", write1(t, read(t, list)+read(t, list)))
+	r := runCommand(t, command(t, older, "append", "--json", "--forgotten", write1(t, line("f4", "2026-06-03T00:00:00Z", "cl_2"))))
+	if want := `"people":[{"workspace_id":"acme","kind":"client","id":"cl_2"}]`; !strings.Contains(r.out, want) {
+		t.Errorf("%+v, want %s", r, want)
 	}
 }
 

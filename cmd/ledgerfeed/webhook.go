@@ -88,11 +88,8 @@ func webhookCreateCommand(env *operate.Env) *cobra.Command {
 			}
 			return withWebhooks(ctx, env, true, func(store *delivery.Store) error {
 				made, err := store.Create(ctx, workspace, d)
-				if refused, ok := errors.AsType[*attempt.AddressError](err); ok && refused.Private() {
-					return cli.Usagef("%w; for a program on this machine, run ledgerfeed webhook listen --forward-to %s; to allow networks, set LEDGERFEED_WEBHOOK_ALLOW for serve and for this command", err, d.URL)
-				}
 				if err != nil {
-					return err
+					return explainAddress(err, d.URL)
 				}
 				return printSecret(env, made)
 			})
@@ -105,6 +102,18 @@ func webhookCreateCommand(env *operate.Env) *cobra.Command {
 	c.Flags().StringVar(&d.Description, "description", "", descriptionUsage())
 	c.Flags().BoolVar(&d.Standard, "standard-headers", true, standardUsage+"; =false leaves them out")
 	return c
+}
+
+// explainAddress says what to do when an address is refused because it is not encrypted or not public.
+func explainAddress(err error, address string) error {
+	refused, ok := errors.AsType[*attempt.AddressError](err)
+	if !ok || !refused.Private() {
+		return err
+	}
+	if refused.Encrypted() {
+		return cli.Usagef("%w. To try it on this machine, run ledgerfeed webhook listen --forward-to %s; to allow its network, set LEDGERFEED_WEBHOOK_ALLOW for serve and for this command", err, address)
+	}
+	return cli.Usagef("%w. To try it on this machine, run ledgerfeed webhook listen --forward-to %s", err, address)
 }
 
 const standardUsage = "also send the headers of Standard Webhooks"
@@ -147,7 +156,7 @@ func webhookEditCommand(env *operate.Env) *cobra.Command {
 		}
 		webhook, err := store.Edit(ctx, id, change)
 		if err != nil {
-			return err
+			return explainAddress(err, d.URL)
 		}
 		return env.Print(webhook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*webhook}) })
 	})

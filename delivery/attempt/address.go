@@ -24,6 +24,9 @@ func (e *AddressError) Private() bool {
 	return e.Reason == noTLS || strings.HasPrefix(e.Reason, notPublic)
 }
 
+// Encrypted reports whether messages to the address would be encrypted.
+func (e *AddressError) Encrypted() bool { return e.Reason != noTLS }
+
 const (
 	noTLS     = "must start with https://"
 	notPublic = "must be reachable from the internet: "

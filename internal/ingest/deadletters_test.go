@@ -347,3 +347,28 @@ func TestWrongIDsOfLetters(t *testing.T) {
 		}
 	}
 }
+
+// TestDeadLettersNameTheField: the letter and the log name each unknown field with its place, and hold
+// nothing of the values.
+func TestDeadLettersNameTheField(t *testing.T) {
+	t.Parallel()
+	n, p := install(t), newProducer(t)
+	p.publish(true,
+		msg("m1", `{"workspace_id":"acme","id":"a","type":"client.recorded","data":{"client_id":"c","name":"Ada Lovelace","naem":"Ada","contacts":[{"email":"ada@example.com"},{"emai":"ada@example.com"}]}}`),
+		msg("m2", `{"workspace_id":"acme","id":"b","typ":"Ada","type":"client.recorded","data":{"client_id":"c","name":"Ada Lovelace"}}`))
+	source := p.source()
+	t.Cleanup(source.Close)
+	_, stop := n.start(p.source(), nil)
+	bury(t, source, 2)
+	stop()
+	letters := lettersAre(t, source,
+		[2]string{"m1", "data.naem is not known: want one of client_id, name"}, [2]string{"m2", "typ is not known: want one of workspace_id, id"})
+	if !strings.Contains(letters[0].Reason, "data.contacts[1].emai is not known: want one of first_name") {
+		t.Errorf("%+v", letters)
+	}
+	for i := range letters {
+		if !strings.Contains(n.logged.String(), letters[i].Reason) || strings.Contains(strings.ToLower(letters[i].Reason), "ada") {
+			t.Errorf("%s; logged:\n%s", letters[i].Reason, n.logged)
+		}
+	}
+}

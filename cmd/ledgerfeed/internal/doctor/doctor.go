@@ -30,7 +30,7 @@ type check struct {
 // ofTables are the checks that read tables of this program's version.
 func (c *check) ofTables() bool {
 	switch c.name {
-	case "keys", "API keys", "processes", "read models", "webhooks", "relays", "size", "old days", "free space", "restored log", "restored positions", "restored access", "webhooks after the restore":
+	case "keys", "API keys", "processes", "read models", "webhooks", "relays", "size", "old days", "free space", "restored log", "restored positions", "restored people", "restored access", "webhooks after the restore":
 		return true
 	}
 	return false
@@ -81,7 +81,10 @@ const checkTimeout = 15 * time.Second
 
 // Command is ledgerfeed doctor.
 func Command(env *operate.Env) *cobra.Command {
-	var afterRestore bool
+	var (
+		afterRestore bool
+		list         string // name of a file
+	)
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find problems, present and coming, and say what to do",
@@ -95,11 +98,14 @@ The command checks every process that is connected to the database, on any machi
 asks the process on this machine, at LEDGERFEED_ADMIN_LISTEN, whether it is ready.
 
 Use --after-restore before you start the service on a restored backup. The command then
-also says whether the backup is whole, and what producers, followers and receivers will
-notice.`,
+also says whether the backup is whole, what producers, followers and receivers will notice,
+and whether somebody is back whom ledgerfeed append --forgotten has to forget again.`,
 		Example: "  ledgerfeed doctor\n  ledgerfeed doctor --json\n  ledgerfeed doctor --after-restore",
 		Args:    cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) (err error) {
+			if list != "" && !afterRestore {
+				return cli.Usagef("--list needs --after-restore")
+			}
 			db, err := env.OpenDatabase(ctx, false)
 			if err != nil {
 				return err
@@ -115,11 +121,11 @@ notice.`,
 				all = slices.DeleteFunc(all, func(c check) bool { return c.ofProcesses() }) // none is started yet
 				all = append(all, checksAfterRestore()...)
 			}
-			list := examine(ctx, &examination{env, db, pool}, all)
-			if err := env.Print(map[string]any{"findings": list}, func(out io.Writer) error { return write(out, list) }); err != nil {
+			findings := examine(ctx, &examination{env, db, list, pool}, all)
+			if err := env.Print(map[string]any{"findings": findings}, func(out io.Writer) error { return write(out, findings) }); err != nil {
 				return err
 			}
-			for _, f := range list {
+			for _, f := range findings {
 				if f.Level == Error {
 					return &cli.ExitError{Status: cli.ExitFailed}
 				}
@@ -127,6 +133,7 @@ notice.`,
 			return nil
 		}),
 	}
+	c.Flags().StringVar(&list, "list", "", "with --after-restore: the file that keeps who was forgotten (default forgotten.ndjson in the data directory)")
 	c.Flags().BoolVar(&afterRestore, "after-restore", false, "also check a restored backup, and say what others will notice")
 	return c
 }
@@ -194,8 +201,9 @@ type Finding struct {
 
 // examination is what checks look at.
 type examination struct {
-	env *operate.Env
-	db  *operate.Database
+	env  *operate.Env
+	db   *operate.Database
+	list string // name of the file that keeps who was forgotten; empty: the one in the data directory
 
 	pool pg.DB
 }

@@ -36,7 +36,7 @@ func newPatient(t *testing.T, set ...string) *patient {
 	env.Settings = testkit.Must(settings.Read(append([]string{"DATABASE_URL=" + address, "LEDGERFEED_SECRET_KEY=0123456789abcdef", "LEDGERFEED_ADMIN_LISTEN=127.0.0.1:1"}, set...), nil))(t)
 	pool := testkit.Must(pgxpool.New(t.Context(), address))(t)
 	t.Cleanup(pool.Close)
-	p := &patient{&examination{env, &operate.Database{URL: address}, pool}, t, nil}
+	p := &patient{&examination{env, &operate.Database{URL: address}, "", pool}, t, nil}
 	p.endService = p.serve("api project deliver console")
 	return p
 }

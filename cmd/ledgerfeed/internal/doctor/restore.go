@@ -1,13 +1,17 @@
 package doctor
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
 // checksAfterRestore look at what a restored backup may have wrong, and say what
@@ -50,10 +54,15 @@ func checkRestoredLog(ctx context.Context, x *examination) ([]Finding, error) {
 		workspaces, entries, torn, broken int64
 		newest                            *time.Time
 	)
+	// append --forgotten appends after the restore. The newest entry that forgets nobody is of before.
 	err := x.pool.QueryRow(ctx, `
 		SELECT count(*), coalesce(sum(h.position), 0), count(*) FILTER (WHERE h.position > 0 AND e.chain IS DISTINCT FROM h.chain),
-		       max(coalesce(e.appended_at, e.created_at))
-		  FROM log_head h LEFT JOIN event_log e ON e.workspace_id = h.workspace_id AND e.position = h.position`).Scan(&workspaces, &entries, &torn, &newest)
+		       coalesce(max(p.at), max(coalesce(e.appended_at, e.created_at)))
+		  FROM log_head h LEFT JOIN event_log e ON e.workspace_id = h.workspace_id AND e.position = h.position
+		  LEFT JOIN LATERAL (
+		       SELECT coalesce(n.appended_at, n.created_at) AS at FROM event_log n
+		        WHERE n.workspace_id = h.workspace_id AND n.type NOT IN ('`+domain.TypeClientForgotten+`', '`+domain.TypeContractorForgotten+`')
+		        ORDER BY n.position DESC LIMIT 1) p ON true`).Scan(&workspaces, &entries, &torn, &newest)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the heads of the log: %w", err)
 	}
@@ -86,7 +95,7 @@ func checkRestoredLog(ctx context.Context, x *examination) ([]Finding, error) {
 		return list, nil
 	}
 	return append(list, Finding{
-		Level: Warning, Text: fmt.Sprintf("%s in %s; the newest %d of each have the right chain; the newest of all was appended on %s", plural.Of(entries, "entry", "entries"), plural.Of(workspaces, "workspace", "workspaces"), chained, domain.FormatTime(newest.UTC().Truncate(time.Millisecond))),
+		Level: Warning, Text: fmt.Sprintf("%s in %s; the newest %d of each have the right chain; the newest of all, other than entries that forget people, was appended on %s", plural.Of(entries, "entry", "entries"), plural.Of(workspaces, "workspace", "workspaces"), chained, domain.FormatTime(newest.UTC().Truncate(time.Millisecond))),
 		Do: "ledgerfeed verify proves all of it. Tell producers that what they appended later is not in the log: producers that keep the ids offer it again. " +
 			"Followers' cursors of later are refused with 400, which says what to read again; older ones go on",
 	}), nil
@@ -109,18 +118,78 @@ func checkRestoredPositions(ctx context.Context, x *examination) ([]Finding, err
 	return ok("read models and webhooks are not ahead of the log; ledgerfeed verify compares every row"), nil
 }
 
-// checkRestoredPeople counts who was forgotten when the backup was made, and asks for the list of
-// those who were forgotten later.
+// checkRestoredPeople asks to forget again who was forgotten after the backup was made, until everybody
+// on the list is forgotten in this log. Nobody can be back in a log without values about people.
 func checkRestoredPeople(ctx context.Context, x *examination) ([]Finding, error) {
-	var forgotten, pending int64
-	err := x.pool.QueryRow(ctx, `SELECT count(*), count(*) FILTER (WHERE ended_at IS NULL) FROM log_forgotten`).Scan(&forgotten, &pending)
+	var (
+		forgotten, pending int64
+		values             bool
+	)
+	err := x.pool.QueryRow(ctx, `
+		SELECT count(DISTINCT (workspace_id, subject)), count(DISTINCT (workspace_id, subject)) FILTER (WHERE ended_at IS NULL),
+		       EXISTS (SELECT FROM log_detached)
+		  FROM log_forgotten`).Scan(&forgotten, &pending, &values)
 	if err != nil {
 		return nil, fmt.Errorf("cannot count who was forgotten: %w", err)
 	}
-	return []Finding{{
-		Level: Warning, Text: fmt.Sprintf("%s forgotten when the backup was made, and for %d of them the deletion had not ended; people who were forgotten later are back", plural.Of(forgotten, "person was", "people were"), pending),
-		Do: "before producers append: ledgerfeed append --forgotten, with the list that ledgerfeed person forget or person list has written (docs/operations/erasure.md)",
-	}}, nil
+	text := plural.Of(forgotten, "person is", "people are") + " forgotten"
+	if pending > 0 {
+		text += fmt.Sprintf(", and for %d of them the deletion has not ended", pending)
+	}
+	name := x.list
+	if name == "" {
+		name = x.env.ForgottenList(x.db)
+	}
+	listed, back, err := x.restoredPeople(ctx, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && x.list == "":
+		if !values {
+			return ok("%s; the log has no values about anybody", text), nil
+		}
+		return []Finding{{
+			Level: Warning, Text: fmt.Sprintf("%s; people who were forgotten after the backup are back, and there is no list of them at %s", text, name),
+			Do: "before you tell producers anything: ledgerfeed append --forgotten FILE, with the list that ledgerfeed person forget or person list has written; then ledgerfeed doctor --after-restore --list FILE",
+		}}, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read who was forgotten: %w", err)
+	case back > 0:
+		return []Finding{{
+			Level: Warning, Text: fmt.Sprintf("%s; on the list %s, %s back", text, name, plural.Of(back, "person is", "people are")),
+			Do: "before you tell producers anything: ledgerfeed append --forgotten " + name,
+		}}, nil
+	}
+	return ok("%s; so is everybody on the list %s (%s)", text, name, plural.Of(listed, "person", "people")), nil
+}
+
+// restoredPeople reads a list of people who were forgotten. It returns how many of them are of this log,
+// and for how many of those the log lacks an entry of the list.
+func (x *examination) restoredPeople(ctx context.Context, name string) (listed, back int64, err error) {
+	text, err := textfile.Read(name)
+	if err != nil {
+		return 0, 0, err
+	}
+	var workspaces, ids, subjects []string
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		d, s, err := eventlog.DecodeForgotten(line)
+		if err != nil {
+			return 0, 0, fmt.Errorf("%s, line %d: %w", name, number, err)
+		}
+		workspaces, ids, subjects = append(workspaces, d.WorkspaceID), append(ids, d.ID), append(subjects, s.String())
+	}
+	err = x.pool.QueryRow(ctx, `
+		SELECT count(DISTINCT (l.workspace_id, l.subject)), count(DISTINCT (l.workspace_id, l.subject)) FILTER (WHERE NOT EXISTS (
+		           SELECT FROM event_log e WHERE e.workspace_id = l.workspace_id AND e.id = l.id))
+		  FROM unnest($1::text[], $2::text[], $3::text[]) AS l (workspace_id, id, subject)
+		  JOIN workspace w USING (workspace_id) WHERE w.move IS DISTINCT FROM 'moved'`, workspaces, ids, subjects).Scan(&listed, &back)
+	if err != nil {
+		return 0, 0, fmt.Errorf("look who is back: %w", err)
+	}
+	return listed, back, nil
 }
 
 // checkRestoredAccess says who may do what, which has gone back, too.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -112,6 +113,11 @@ func (d *Database) DataDir(fallback string) string {
 		return fallback
 	}
 	return d.local.DataDir()
+}
+
+// ForgottenList is the name of the file in which person forget keeps who was forgotten.
+func (e *Env) ForgottenList(d *Database) string {
+	return filepath.Join(d.DataDir(e.Settings.DataDir), "forgotten.ndjson")
 }
 
 // errStopped reports that the program's own PostgreSQL is gone.

@@ -4,6 +4,7 @@
 package repair
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -149,7 +150,7 @@ func forgottenCommand(env *operate.Env) *cobra.Command {
 		Short: "Write who was forgotten, as the list that append --forgotten takes",
 		Long: `Write who was forgotten in all workspaces, by this command or by a producer, as the list
 that ledgerfeed append --forgotten takes after an older backup was restored. It has ids
-only. Write it anew with each backup, and keep it elsewhere.`,
+only, and goes to standard output. Write it anew with each backup, and keep it elsewhere.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *operate.Deps) error {
@@ -185,9 +186,15 @@ before it, and waits until no reader gets them any more. You can interrupt it: r
 to see how it ended, or leave the rest to a serving process. Nothing brings the values back
 but a backup: so the command adds the entry to a list, with which ledgerfeed append
 --forgotten forgets the person again after a restore. Keep the list where backups are not.
+If the command ends before the line is on the list, run it again, or write the list anew
+with ledgerfeed person list.
 
-The receipt is a signed note where there is a signing key: ledgerfeed signing-key check
-checks it. docs/operations/erasure.md says what remains, and where.`,
+Somebody who is forgotten already is not forgotten again: the command says when that was,
+at which position, appends nothing, and ends with the status 0.
+
+Standard output has the receipt alone. Where there is a signing key, it is a signed note,
+which ledgerfeed signing-key check checks; otherwise it is JSON. Standard error says the
+same to people. docs/operations/erasure.md says what remains, and where.`,
 		Args: cli.ExactArgs(2),
 		RunE: env.Run(func(ctx context.Context, args []string) error {
 			s, err := subjectArgs(f.workspace, args)
@@ -213,7 +220,7 @@ type forgetReceipt struct {
 	Position    int64  `json:"position,omitempty"`
 	CreatedAt   string `json:"created_at,omitempty"`
 	Values      int64  `json:"values"`             // that were deleted
-	Rows        int64  `json:"rows"`               // of the read models that changed
+	Rows        int64  `json:"rows"`               // of the read models that changed; in a later receipt, that refer to the person
 	EndedAt     string `json:"ended_at,omitempty"` // when the live database had no value left
 	Remains     string `json:"remains,omitempty"`
 	List        string `json:"list,omitempty"` // the file that append --forgotten takes
@@ -225,13 +232,20 @@ const remains = "the ids, amounts and dates; backups and the write-ahead log unt
 	"the free space of database files until VACUUM FULL or new rows overwrite it; streams of a relay with whole entries, outbox tables and dead letters; " +
 	"the database that the workspace has moved from, until the move is finished; copies that readers of the API keep"
 
-func (f *forgetFlags) run(ctx context.Context, env *operate.Env, d *operate.Deps, s eventlog.Subject) error {
+func (f *forgetFlags) run(ctx context.Context, env *operate.Env, d *operate.Deps, s eventlog.Subject) (err error) {
 	r := &forgetReceipt{WorkspaceID: f.workspace, Kind: s.Kind, ID: s.ID}
 	if _, err := d.Log.Head(ctx, f.workspace); err != nil {
 		return err
 	}
 	if err := r.count(ctx, d, s); err != nil {
 		return err
+	}
+	position, err := d.Log.ForgottenAt(ctx, f.workspace, s)
+	if err != nil {
+		return err
+	}
+	if position > 0 {
+		return f.already(ctx, env, d, r, position)
 	}
 	if r.Values+r.Rows == 0 {
 		return fmt.Errorf("workspace %s has nothing about the %s %s; nothing was changed", f.workspace, s.Kind, s.ID)
@@ -243,25 +257,59 @@ func (f *forgetFlags) run(ctx context.Context, env *operate.Env, d *operate.Deps
 	if err != nil {
 		return err
 	}
-	now, err := d.Log.Clock(ctx)
+	// Before the entry is appended, so that a list that cannot be kept changes nothing.
+	list, err := f.openList(env, d)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot keep who is forgotten: %w (--list names another file); nothing was changed", err)
 	}
-	// Before the entry is appended: a line without an entry harms nobody, and an entry without a line
-	// would not be applied after a restore.
-	if r.List, err = f.keep(env, d, draft, now); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, list.Close()) }()
 	receipt, err := d.Log.AppendForgotten(ctx, s, draft)
 	if err != nil {
 		return err
 	}
-	r.EventID, r.Position, r.CreatedAt = receipt.ID, receipt.Position, domain.FormatTime(receipt.CreatedAt)
-	fmt.Fprintf(env.ErrOut, "the entry at position %d forgets the %s %s: its rows are changed, and then its values are deleted\n", r.Position, s.Kind, s.ID)
-	if err := d.AwaitPositions(ctx, map[string]int64{f.workspace: r.Position}, 0); err != nil {
+	entry, err := d.Log.EntryAt(ctx, f.workspace, receipt.Position)
+	if err != nil {
 		return err
 	}
-	done, err := deleted(ctx, d, f.workspace, r.Position)
+	if err := r.keep(list, entry); err != nil {
+		return err
+	}
+	fmt.Fprintf(env.ErrOut, "the entry %s at position %d, of %s, forgets the %s %s of %s: its rows are changed, and then its values are deleted\n",
+		entry.ID, entry.Position, domain.FormatTime(entry.CreatedAt), s.Kind, s.ID, f.workspace)
+	return r.finish(ctx, env, d, entry)
+}
+
+// already says that an entry at a position forgets the person, and prints its receipt. It adds the line
+// that an interrupted run did not write.
+func (f *forgetFlags) already(ctx context.Context, env *operate.Env, d *operate.Deps, r *forgetReceipt, position int64) (err error) {
+	entry, err := d.Log.EntryAt(ctx, f.workspace, position)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(env.ErrOut, "the %s %s of %s is forgotten already, by the entry %s at position %d, of %s; nothing was appended\n",
+		r.Kind, r.ID, r.WorkspaceID, entry.ID, entry.Position, domain.FormatTime(entry.CreatedAt))
+	if f.dryRun {
+		r.Values, r.Rows = 0, 0
+		return env.Print(r, r.text)
+	}
+	list, err := f.openList(env, d)
+	if err != nil {
+		return fmt.Errorf("cannot keep who is forgotten: %w (--list names another file)", err)
+	}
+	defer func() { err = errors.Join(err, list.Close()) }()
+	if err := r.keep(list, entry); err != nil {
+		return err
+	}
+	return r.finish(ctx, env, d, entry)
+}
+
+// finish waits until the values are deleted, and prints the receipt.
+func (r *forgetReceipt) finish(ctx context.Context, env *operate.Env, d *operate.Deps, entry *domain.Entry) error {
+	r.EventID, r.Position, r.CreatedAt = entry.ID, entry.Position, domain.FormatTime(entry.CreatedAt)
+	if err := d.AwaitPositions(ctx, map[string]int64{r.WorkspaceID: r.Position}, 0); err != nil {
+		return err
+	}
+	done, err := deleted(ctx, d, r.WorkspaceID, r.Position)
 	if err != nil {
 		return err
 	}
@@ -269,6 +317,7 @@ func (f *forgetFlags) run(ctx context.Context, env *operate.Env, d *operate.Deps
 	if err := r.sign(env); err != nil {
 		return err
 	}
+	r.tell(env.ErrOut)
 	return env.Print(r, r.text)
 }
 
@@ -293,26 +342,35 @@ func deleted(ctx context.Context, d *operate.Deps, workspaceID string, position 
 	}
 }
 
-// keep adds the entry to the list of those who were forgotten. It returns the name of the file.
-func (f *forgetFlags) keep(env *operate.Env, d *operate.Deps, draft domain.Draft, now time.Time) (name string, err error) {
-	if name = f.list; name == "" {
-		dir := d.DataDir(env.Settings.DataDir)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return "", fmt.Errorf("cannot keep who is forgotten: %w (--list names another file); nothing was changed", err)
+// openList opens the list of those who were forgotten, and makes it if there is none.
+func (f *forgetFlags) openList(env *operate.Env, d *operate.Deps) (*os.File, error) {
+	name := f.list
+	if name == "" {
+		name = env.ForgottenList(d.Database)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			return nil, err
 		}
-		name = filepath.Join(dir, "forgotten.ndjson")
 	}
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	return os.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+}
+
+// keep adds an entry of the log to the list, unless the list has it.
+func (r *forgetReceipt) keep(list *os.File, entry *domain.Entry) error {
+	line := entry.AppendNDJSON(nil)
+	lines, err := io.ReadAll(list)
+	if err == nil && !bytes.Contains(lines, line) {
+		if len(lines) > 0 && !bytes.HasSuffix(lines, []byte("\n")) {
+			line = append([]byte("\n"), line...) // somebody edited the list
+		}
+		_, err = list.Write(line)
+		err = errors.Join(err, list.Sync())
+	}
 	if err != nil {
-		return "", fmt.Errorf("cannot keep who is forgotten: %w (--list names another file); nothing was changed", err)
+		return fmt.Errorf("the %s %s of %s is forgotten by the entry %s, which the list %s does not have: %w; run this again, or write the list anew: ledgerfeed person list >FILE",
+			r.Kind, r.ID, r.WorkspaceID, entry.ID, list.Name(), err)
 	}
-	draft.CreatedAt = now
-	entry := draft.Entry()
-	_, err = file.Write(entry.AppendNDJSON(nil))
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return "", fmt.Errorf("cannot keep who is forgotten in %s: %w; nothing was changed", name, err)
-	}
-	return name, nil
+	r.List = list.Name()
+	return nil
 }
 
 // sign makes a note of the receipt, if there is a key to sign with.
@@ -357,17 +415,28 @@ func (r *forgetReceipt) count(ctx context.Context, d *operate.Deps, s eventlog.S
 	return nil
 }
 
-func (r *forgetReceipt) text(out io.Writer) error {
-	if r.EventID == "" {
-		_, err := fmt.Fprintf(out, "would delete %s and change %s of the %s %s in %s; nothing was changed\n",
+// tell says to people how it ended.
+func (r *forgetReceipt) tell(out io.Writer) {
+	fmt.Fprintf(out, "%s deleted, %s changed; nothing was left in the live database at %s\nwhat remains: %s\n",
+		plural.Of(r.Values, "value", "values"), plural.Of(r.Rows, "row", "rows"), r.EndedAt, r.Remains)
+	if r.List != "" {
+		fmt.Fprintf(out, "the list for append --forgotten: %s\n", r.List)
+	}
+}
+
+// text writes the receipt alone, so that a file of it can be checked.
+func (r *forgetReceipt) text(out io.Writer) (err error) {
+	switch {
+	case r.EventID == "":
+		_, err = fmt.Fprintf(out, "would delete %s and change %s of the %s %s in %s; nothing was changed\n",
 			plural.Of(r.Values, "value", "values"), plural.Of(r.Rows, "row", "rows"), r.Kind, r.ID, r.WorkspaceID)
-		return err
+	case r.Note != "":
+		_, err = fmt.Fprint(out, r.Note)
+	default:
+		err = json.NewEncoder(out).Encode(r)
 	}
-	_, err := fmt.Fprintf(out, "forgot the %s %s of %s: the entry %s at position %d, of %s\n%s deleted, %s changed; nothing was left in the live database at %s\nwhat remains: %s\nthe list for append --forgotten: %s\n",
-		r.Kind, r.ID, r.WorkspaceID, r.EventID, r.Position, r.CreatedAt,
-		plural.Of(r.Values, "value", "values"), plural.Of(r.Rows, "row", "rows"), r.EndedAt, r.Remains, r.List)
-	if err == nil && r.Note != "" {
-		_, err = fmt.Fprintf(out, "\n%s", r.Note)
+	if err != nil {
+		return fmt.Errorf("write the receipt: %w", err)
 	}
-	return err
+	return nil
 }
