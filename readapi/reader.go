@@ -76,13 +76,12 @@ func (r *Reader) Get(ctx context.Context, ask Ask) (*Read, error) {
 	return read, err
 }
 
-// Rows reads all rows of a list, from one moment, calls each with them one after the other, and then end,
-// while the list still counts as one that the workspace reads. w is
-// what they write to, or something else on the same connection: it says whether the reader still
-// takes anything. If status is not 200, neither was called: 400 means that a filter is not valid, 429
-// that the workspace already reads as many lists as it may, 503 that the list cannot be read now. The
-// error is the one that each or end returned. If the list cannot be finished, Rows panics with
-// http.ErrAbortHandler.
+// Rows reads all rows of a list, from one moment. It calls each with every row, in order, and then end,
+// while the list still counts as one that the workspace reads. w is what they write to, or something
+// else on the same connection: it says whether the reader still takes anything. If status is not 200,
+// neither was called: 400 means that a filter is not valid, 429 that the workspace already reads as many
+// lists as it may, 503 that the list cannot be read now. The error is the one that each or end returned.
+// If the list cannot be finished, Rows panics with http.ErrAbortHandler.
 func (r *Reader) Rows(ctx context.Context, ask Ask, w http.ResponseWriter, each func(row []byte) error, end func() error) (status int, err error) {
 	if r.api.cfg.WholeLists.Pool == nil {
 		return 0, errNoFiles

@@ -75,8 +75,8 @@ func (s *stand) narrowly(change func(*http.Server)) {
 
 func unchanged(*http.Server) {}
 
-// endStatements ends the connections on which lists of contractors are read. Autovacuum, which reads this
-// large new table too, also is an active session with a statement.
+// endStatements ends the connections on which lists of contractors are read. Autovacuum of this large new
+// table is an active session, too, and does not count.
 func (s *stand) endStatements() {
 	s.t.Helper()
 	conn := testkit.OwnerConn(s.t, s.pool)

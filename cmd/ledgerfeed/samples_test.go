@@ -149,8 +149,8 @@ func troubled(t *testing.T, base string, asked *atomic.Int64) string {
 	return s.URL
 }
 
-// TestSamplesOfTheReference runs each program of the reference as it is against the demo, with a key
-// for more requests a minute. Those that follow something meet errors that pass.
+// TestSamplesOfTheReference runs each program of the reference as it is against the demo. Its key may
+// make more requests a minute. Programs that follow something meet a 503 and a broken connection.
 func TestSamplesOfTheReference(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)

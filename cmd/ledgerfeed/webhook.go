@@ -110,10 +110,11 @@ func explainAddress(err error, address string) error {
 	if !ok || !refused.Private() {
 		return err
 	}
+	allow := ""
 	if refused.Encrypted() {
-		return cli.Usagef("%w. To try it on this machine, run ledgerfeed webhook listen --forward-to %s; to allow its network, set LEDGERFEED_WEBHOOK_ALLOW for serve and for this command", err, address)
+		allow = "; to allow its network, set LEDGERFEED_WEBHOOK_ALLOW for serve and for this command"
 	}
-	return cli.Usagef("%w. To try it on this machine, run ledgerfeed webhook listen --forward-to %s", err, address)
+	return cli.Usagef("%w. To try it on this machine, run ledgerfeed webhook listen --forward-to %s%s", err, address, allow)
 }
 
 const standardUsage = "also send the headers of Standard Webhooks"

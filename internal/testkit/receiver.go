@@ -61,8 +61,8 @@ func NewReceiver(t testing.TB, handler func(n int, w http.ResponseWriter, r *htt
 	return rc
 }
 
-// Answer sets the status of the answers, by a Receiver without a handler, to the requests that it gets from
-// now on. The requests that Count and Wait have told of keep the status that was set when they came.
+// Answer sets the status with which a Receiver without a handler answers the requests that come from now
+// on. It does not change the answer to a request that Count or Wait has reported.
 func (r *Receiver) Answer(status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,9 +76,11 @@ func readPage[T any](ctx context.Context, c *Client, path string, query url.Valu
 
 // readRow reads a row, or a removed one.
 func readRow[T any](text []byte) (*T, *RemovedRow, error) {
-	var gone RemovedRow
-	if err := json.Unmarshal(text, &gone); err == nil && gone.Removed {
-		return nil, &gone, nil
+	if bytes.Contains(text, []byte(`"removed"`)) { // most rows are read only once
+		var gone RemovedRow
+		if err := json.Unmarshal(text, &gone); err == nil && gone.Removed {
+			return nil, &gone, nil
+		}
 	}
 	row := new(T)
 	return row, nil, json.Unmarshal(text, row) //nolint:wrapcheck // the caller names the list

@@ -102,12 +102,12 @@ func (s *service) key(permissions ...access.Permission) (id, text string) {
 	return record.ID, secret.Reveal()
 }
 
-// withoutPay are all permissions but those that show more.
+// withoutPay has all permissions except pay:read and margin:read.
 func withoutPay() []access.Permission {
 	return slices.DeleteFunc(access.AllPermissions(), func(p access.Permission) bool { return p == access.PayRead || p == access.MarginRead })
 }
 
-// patient makes a Client that does not wait between its tries, of which it has enough for any test.
+// patient makes a Client that tries often enough for any test, and does not wait between its tries.
 func patient(t testing.TB, address, key string, change ...func(*client.Config)) *client.Client {
 	t.Helper()
 	var waits atomic.Int64

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,15 +62,11 @@ func (w *Whole[T]) next(lines *json.Decoder) (*T, error) {
 		if err := lines.Decode(&line); err != nil {
 			return nil, fmt.Errorf("%s: %w: %w", w.path, ErrBrokenOff, err)
 		}
-		var last struct {
-			HasMore    *bool   `json:"has_more"`
-			NextCursor *string `json:"next_cursor"`
-		}
-		if err := json.Unmarshal(line, &last); err == nil && last.HasMore != nil && last.NextCursor != nil {
+		if cursor, ok := lastLine(line); ok {
 			if _, err := lines.Token(); !errors.Is(err, io.EOF) {
 				return nil, fmt.Errorf("%s: %w: there is more after the last line", w.path, ErrBrokenOff)
 			}
-			w.cursor = *last.NextCursor
+			w.cursor = cursor
 			return nil, nil //nolint:nilnil // the end, as its docstring says
 		}
 		row, removed, err := readRow[T](line)
@@ -81,6 +78,21 @@ func (w *Whole[T]) next(lines *json.Decoder) (*T, error) {
 		}
 		w.removed = append(w.removed, *removed)
 	}
+}
+
+// lastLine reads the last line of a list; ok is false for a row.
+func lastLine(line []byte) (cursor string, ok bool) {
+	if !bytes.Contains(line, []byte(`"has_more"`)) { // most rows are read only once
+		return "", false
+	}
+	var last struct {
+		HasMore    *bool   `json:"has_more"`
+		NextCursor *string `json:"next_cursor"`
+	}
+	if err := json.Unmarshal(line, &last); err != nil || last.HasMore == nil || last.NextCursor == nil {
+		return "", false
+	}
+	return *last.NextCursor, true
 }
 
 // whole makes a Whole of the list at a path.

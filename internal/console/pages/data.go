@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -457,7 +456,7 @@ func (p *Data) listPage(r *web.Request) error {
 	chosen := l.selection(r)
 	var at *readapi.Place
 	if cursor := r.Query("at"); cursor != "" {
-		if at, err = web.ParseCursor[readapi.Place](cursor); err != nil || !utf8.ValidString(at.ID) || strings.Contains(at.ID, "\x00") {
+		if at, err = web.ParseCursor[readapi.Place](cursor); err != nil {
 			return r.Redirect(l.address(chosen))
 		}
 	}
@@ -824,8 +823,8 @@ func (p *Data) history(ctx context.Context, r *web.Request, l *list, id string, 
 	}
 }
 
-// hidden returns the positions of entries whose events the session may not see. What such an entry set
-// is not shown either: that it came at that time is what the event says.
+// hidden returns the positions of entries whose events the session may not see. The page leaves out such
+// an entry as a whole, because its time alone would tell of the event.
 func (p *Data) hidden(ctx context.Context, r *web.Request, history []replay.ExplainedEntry) (positions []int64, err error) {
 	if r.Session.MaySeePay() {
 		return nil, nil

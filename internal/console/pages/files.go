@@ -236,8 +236,8 @@ func begin(r *web.Request, name, contentType string) {
 
 // noFormula puts an apostrophe before text that a spreadsheet would take for a formula, which could
 // send data away when the file is opened. It does so inside a cell, too, after characters that a
-// spreadsheet may read as the end of a cell, such as semicolons and tabs, and commas where they are not
-// what ends the cells of the file: there the whole cell is in quotation marks.
+// spreadsheet may read as the end of a cell, such as semicolons and tabs. commas says that commas are
+// among them: in a file that separates cells with commas, a cell with a comma is in quotation marks.
 func noFormula(text string, commas bool) string {
 	const formulaStarts = "=+-@＝＋－＠"
 	cellEnds := ";\t\r\n\u0085\u2028\u2029"

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -61,7 +62,7 @@ func FormatCursor(position any) string {
 func ParseCursor[P any](cursor string) (*P, error) {
 	p := new(P)
 	b, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil || json.Unmarshal(b, p) != nil {
+	if err != nil || bytes.Contains(b, []byte(`\u0000`)) || json.Unmarshal(b, p) != nil { // PostgreSQL takes no NUL
 		return nil, ErrCursor
 	}
 	return p, nil
