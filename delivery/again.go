@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
@@ -104,7 +105,7 @@ func sendAgain(ctx context.Context, tx pgx.Tx, w *Webhook, events []string, stat
 	if err := byKey(ctx, tx); err != nil {
 		return nil, fmt.Errorf("send deliveries of %s again: %w", w.ID, err)
 	}
-	rows, err := tx.Query(ctx, `
+	again, err := pg.Collect(ctx, tx, pgx.RowTo[string], `
 		WITH chosen AS MATERIALIZED (
 			SELECT d.workspace_id, d.webhook_id, d.position, d.created_at
 			  FROM (SELECT DISTINCT id FROM unnest($3::text[]) AS u (id)) i
@@ -127,10 +128,6 @@ func sendAgain(ctx context.Context, tx pgx.Tx, w *Webhook, events []string, stat
 			       SET attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, once = true, epoch = excluded.epoch
 		)
 		SELECT event_id FROM again ORDER BY position`, w.WorkspaceID, w.ID, events, states, now, now.Add(-retention))
-	if err != nil {
-		return nil, fmt.Errorf("send deliveries of %s again: %w", w.ID, err)
-	}
-	again, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("send deliveries of %s again: %w", w.ID, err)
 	}

@@ -216,7 +216,7 @@ func (l *listing) read(ctx context.Context) (f *listed, err error) {
 func (l *listing) readPage(ctx context.Context, tx pgx.Tx) (*listed, error) {
 	keys, filter, args, own := l.keys(&l.from, maxExamined)
 	order, _ := l.from.order()
-	rows, err := tx.Query(ctx, fmt.Sprintf(`
+	f, err := l.collect(ctx, tx, fmt.Sprintf(`
 		SELECT `+deliveryColumns()+`
 		  FROM (SELECT k.created_at, k.position FROM (%s) k WHERE true %s ORDER BY k.created_at %s, k.position %s LIMIT %d) k
 		 CROSS JOIN LATERAL (
@@ -225,10 +225,6 @@ func (l *listing) readPage(ctx context.Context, tx pgx.Tx) (*listed, error) {
 		        ORDER BY d.position, d.created_at LIMIT 1) d
 		`+itsEvent+`
 		 ORDER BY d.created_at %s, d.position %s`, keys, filter, order, order, l.query.Limit+1, order, order), args...)
-	if err != nil {
-		return nil, fmt.Errorf("read a page: %w", err)
-	}
-	f, err := l.collect(rows)
 	if err != nil || f.more != nil || filter == "" {
 		return f, err
 	}
@@ -288,7 +284,7 @@ func (l *listing) ofEvents(ctx context.Context, events []eventlog.Hit) (*listed,
 		positions[i] = events[i].Position
 	}
 	order, _ := l.from.order()
-	rows, err := l.store.cfg.Pool.Query(ctx, fmt.Sprintf(`
+	return l.collect(ctx, l.store.cfg.Pool, fmt.Sprintf(`
 		SELECT `+deliveryColumns()+`
 		  FROM unnest($3::bigint[]) AS k (position)
 		 CROSS JOIN LATERAL (
@@ -299,19 +295,15 @@ func (l *listing) ofEvents(ctx context.Context, events []eventlog.Hit) (*listed,
 		`+itsEvent+`
 		 ORDER BY d.position %s LIMIT %d`, order, l.query.Limit+1),
 		l.workspaceID, l.webhookID, positions, l.oldest, nullTime(l.query.Before), string(l.query.State))
-	if err != nil {
-		return nil, fmt.Errorf("read a page: %w", err)
-	}
-	return l.collect(rows)
 }
 
 // collect reads the deliveries of a page. One row more than Limit means that there is a next page.
-func (l *listing) collect(rows pgx.Rows) (*listed, error) {
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Delivery, error) {
+func (l *listing) collect(ctx context.Context, db pg.Querier, sql string, args ...any) (*listed, error) {
+	list, err := pg.Collect(ctx, db, func(row pgx.CollectableRow) (Delivery, error) {
 		return scanDelivery(row, l.webhookID, new(string))
-	})
+	}, sql, args...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read a page: %w", err)
 	}
 	f := &listed{list: list}
 	if len(list) > l.query.Limit {

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Failing describes a webhook that is failing.
@@ -64,13 +63,6 @@ func (w *Webhook) toCome(ctx context.Context, s *Store) (h policy.Health, waitin
 		return h, 0, nil, err
 	}
 	h.FailingSince = w.FailingSince.Time
-	rows, err := s.cfg.Pool.Query(ctx, fmt.Sprintf(`
-		SELECT q.position, q.next_attempt_at, q.attempts - q.before, q.once FROM webhook_waiting q
-		  JOIN webhook w ON w.workspace_id = q.workspace_id AND w.webhook_id = q.webhook_id AND q.epoch >= `+dispatch.KeptEpoch+`
-		 WHERE q.workspace_id = $1 AND q.webhook_id = $2 ORDER BY q.next_attempt_at LIMIT %d`, forecastDeliveries), w.WorkspaceID, w.ID)
-	if err != nil {
-		return h, 0, nil, fmt.Errorf("query: %w", err)
-	}
 	var (
 		event int64
 		at    time.Time
@@ -78,21 +70,25 @@ func (w *Webhook) toCome(ctx context.Context, s *Store) (h policy.Health, waitin
 		once  bool
 		now   = s.now()
 	)
-	_, err = pgx.ForEachRow(rows, []any{&event, &at, &made, &once}, func() error {
-		waiting++
-		if at = at.UTC(); at.Before(now) {
-			at = now
-		}
-		for more := true; more; at, more = s.cfg.Settings.Schedule.Next(made, at) {
-			attempts = append(attempts, policy.Failure{Ended: at, Event: event})
-			if made++; once {
-				break
+	err = pg.ForEach(ctx, s.cfg.Pool, fmt.Sprintf(`
+		SELECT q.position, q.next_attempt_at, q.attempts - q.before, q.once FROM webhook_waiting q
+		  JOIN webhook w ON w.workspace_id = q.workspace_id AND w.webhook_id = q.webhook_id AND q.epoch >= `+dispatch.KeptEpoch+`
+		 WHERE q.workspace_id = $1 AND q.webhook_id = $2 ORDER BY q.next_attempt_at LIMIT %d`, forecastDeliveries),
+		[]any{w.WorkspaceID, w.ID}, []any{&event, &at, &made, &once}, func() error {
+			waiting++
+			if at = at.UTC(); at.Before(now) {
+				at = now
 			}
-		}
-		return nil
-	})
+			for more := true; more; at, more = s.cfg.Settings.Schedule.Next(made, at) {
+				attempts = append(attempts, policy.Failure{Ended: at, Event: event})
+				if made++; once {
+					break
+				}
+			}
+			return nil
+		})
 	if err != nil {
-		return h, 0, nil, fmt.Errorf("scan: %w", err)
+		return h, 0, nil, fmt.Errorf("query: %w", err)
 	}
 	slices.SortFunc(attempts, func(a, b policy.Failure) int { return a.Ended.Compare(b.Ended) })
 	return h, waiting, attempts, nil

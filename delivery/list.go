@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 const webhookColumns = `w.webhook_id, w.workspace_id, w.url, w.name, w.description, w.standard_headers, w.events, CASE WHEN w.state = 'off' THEN 'off' ELSE 'on' END, w.paused_at, w.created_at, w.failing_since,
@@ -52,14 +53,10 @@ func (s *Store) get(ctx context.Context, db querier, webhookID string) (*Webhook
 
 func (s *Store) webhooks(ctx context.Context, db querier, where, id string) ([]Webhook, error) {
 	now := s.now()
-	rows, err := db.Query(ctx, `
+	list, err := pg.Collect(ctx, db, func(row pgx.CollectableRow) (Webhook, error) { return scanWebhook(row, now) }, `
 		SELECT `+webhookColumns+`
 		  FROM webhook w JOIN webhook_cursor c ON c.workspace_id = w.workspace_id AND c.webhook_id = w.webhook_id
 		 WHERE `+where+` ORDER BY w.created_at, w.webhook_id`, id, now.Add(-24*time.Hour))
-	if err != nil {
-		return nil, fmt.Errorf("list webhooks: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Webhook, error) { return scanWebhook(row, now) })
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", err)
 	}

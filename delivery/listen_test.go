@@ -3,6 +3,7 @@ package delivery_test
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,11 +28,13 @@ func TestListenerShowsDeliveries(t *testing.T) {
 				mu     sync.Mutex
 				secret = "whsec_none yet"
 			)
-			l := testkit.Must(receiver.New(t.Context(), receiver.Config{Addr: "127.0.0.1:0", Out: &out, JSON: asJSON, Secrets: func() []string {
+			cert := testkit.Must(receiver.NewCertificate(time.Now()))(t)
+			cfg := receiver.Config{Addr: "127.0.0.1:0", Out: &out, JSON: asJSON, Certificate: cert, Clock: time.Now, Secrets: func() []string {
 				mu.Lock()
 				defer mu.Unlock()
 				return []string{secret}
-			}}))(t)
+			}}
+			l := testkit.Must(receiver.New(t.Context(), cfg))(t)
 			ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 			done := make(chan error, 1)
 			go func() { done <- l.Serve(ctx) }()
@@ -42,7 +45,7 @@ func TestListenerShowsDeliveries(t *testing.T) {
 				}
 			})
 			ca := filepath.Join(t.TempDir(), "ca.pem")
-			if err := os.WriteFile(ca, l.Certificate(), 0o600); err != nil {
+			if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			b := setup(t, policy.Settings{CAFile: ca, Schedule: policy.Schedule{}})

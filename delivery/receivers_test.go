@@ -172,7 +172,7 @@ func TestStandardWebhooksLibraryVerifies(t *testing.T) {
 	answered(t, node, dir, questions, want)
 }
 
-// TestExampleReceivers runs each receiver of docs/receivers against real deliveries,
+// TestExampleReceivers runs each receiver of docs/receivers, and one of our client, against real deliveries,
 // behind a proxy that terminates TLS, as in production.
 func TestExampleReceivers(t *testing.T) {
 	t.Parallel()
@@ -190,6 +190,9 @@ func TestExampleReceivers(t *testing.T) {
 		}},
 		{"node", func() []string { return []string{program(t, "node"), filepath.Join(docs, "node", "receiver.mjs")} }},
 		{"python", func() []string { return []string{program(t, "python3"), filepath.Join(docs, "python", "receiver.py")} }},
+		{"the client for Python", func() []string {
+			return []string{program(t, "python3"), "-B", "../readapi/client/python/tests/receiver.py"}
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

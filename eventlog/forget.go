@@ -135,11 +135,7 @@ func (f *Forgetter) Run(ctx context.Context) error {
 }
 
 func (f *Forgetter) once(ctx context.Context) error {
-	rows, err := f.pool.Query(ctx, `SELECT DISTINCT workspace_id FROM log_forgotten WHERE ended_at IS NULL`)
-	if err != nil {
-		return fmt.Errorf("look for deletions that have not ended: %w", err)
-	}
-	workspaces, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	workspaces, err := pg.Collect(ctx, f.pool, pgx.RowTo[string], `SELECT DISTINCT workspace_id FROM log_forgotten WHERE ended_at IS NULL`)
 	if err != nil {
 		return fmt.Errorf("look for deletions that have not ended: %w", err)
 	}

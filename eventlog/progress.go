@@ -25,20 +25,7 @@ type Progress struct {
 // ReadProgress returns how far a consumer has come in one workspace, or in all if workspaceID is
 // empty.
 func ReadProgress(ctx context.Context, pool pg.DB, consumer, workspaceID string) ([]Progress, error) {
-	rows, err := pool.Query(ctx, `
-		SELECT c.workspace_id, c.position, h.position,
-		       extract(epoch FROM clock_timestamp() - coalesce(e.appended_at, e.created_at))::float8,
-		       c.failures, coalesce(c.error, ''), c.retry_at, c.quarantined
-		  FROM log_checkpoint c
-		  JOIN log_head h USING (workspace_id)
-		  LEFT JOIN event_log e ON h.position > c.position
-		       AND e.workspace_id = c.workspace_id AND e.position = c.position + 1
-		 WHERE c.consumer = $1 AND ($2 = '' OR c.workspace_id = $2)
-		 ORDER BY c.workspace_id`, consumer, workspaceID)
-	if err != nil {
-		return nil, fmt.Errorf("read the checkpoints of %s: %w", consumer, err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Progress, error) {
+	list, err := pg.Collect(ctx, pool, func(row pgx.CollectableRow) (Progress, error) {
 		var (
 			p       Progress
 			waiting *float64
@@ -52,7 +39,16 @@ func ReadProgress(ctx context.Context, pool pg.DB, consumer, workspaceID string)
 			p.RetryAt = retry.UTC()
 		}
 		return p, err
-	})
+	}, `
+		SELECT c.workspace_id, c.position, h.position,
+		       extract(epoch FROM clock_timestamp() - coalesce(e.appended_at, e.created_at))::float8,
+		       c.failures, coalesce(c.error, ''), c.retry_at, c.quarantined
+		  FROM log_checkpoint c
+		  JOIN log_head h USING (workspace_id)
+		  LEFT JOIN event_log e ON h.position > c.position
+		       AND e.workspace_id = c.workspace_id AND e.position = c.position + 1
+		 WHERE c.consumer = $1 AND ($2 = '' OR c.workspace_id = $2)
+		 ORDER BY c.workspace_id`, consumer, workspaceID)
 	if err != nil {
 		return nil, fmt.Errorf("read the checkpoints of %s: %w", consumer, err)
 	}

@@ -31,11 +31,7 @@ func NewQuarantine(pool pg.DB, consumer string, clock func() time.Time, notify N
 
 // Consumers returns the names of all consumers that have a checkpoint, sorted.
 func Consumers(ctx context.Context, pool pg.DB) ([]string, error) {
-	rows, err := pool.Query(ctx, `SELECT DISTINCT consumer FROM log_checkpoint ORDER BY consumer`)
-	if err != nil {
-		return nil, fmt.Errorf("list the consumers: %w", err)
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	names, err := pg.Collect(ctx, pool, pgx.RowTo[string], `SELECT DISTINCT consumer FROM log_checkpoint ORDER BY consumer`)
 	if err != nil {
 		return nil, fmt.Errorf("list the consumers: %w", err)
 	}
@@ -55,14 +51,10 @@ type Failure struct {
 // Failures returns the history of the consumer's failures in a workspace, oldest first. The newest
 // 50 are kept.
 func (q *Quarantine) Failures(ctx context.Context, workspaceID string) ([]Failure, error) {
-	rows, err := q.pool.Query(ctx, `
+	list, err := pg.Collect(ctx, q.pool, pgx.RowToStructByPos[Failure], `
 		SELECT from_position, through_position, error, times, first_at, last_at
 		  FROM log_failure WHERE workspace_id = $1 AND consumer = $2
 		 ORDER BY first_at, from_position, through_position DESC`, workspaceID, q.consumer)
-	if err != nil {
-		return nil, fmt.Errorf("read the failures in %s: %w", workspaceID, err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Failure])
 	if err != nil {
 		return nil, fmt.Errorf("read the failures in %s: %w", workspaceID, err)
 	}
@@ -187,14 +179,10 @@ func (s *Skip) record(ctx context.Context, tx pgx.Tx) error {
 // Skips returns the skipped entries of one workspace, or of all if workspaceID is empty, in the
 // order of the log.
 func (q *Quarantine) Skips(ctx context.Context, workspaceID string) ([]Skip, error) {
-	rows, err := q.pool.Query(ctx, `
+	list, err := pg.Collect(ctx, q.pool, pgx.RowToStructByPos[Skip], `
 		SELECT consumer, workspace_id, position, event_id, type, error, reason, skipped_at
 		  FROM log_skip WHERE consumer = $1 AND ($2 = '' OR workspace_id = $2)
 		 ORDER BY workspace_id, position`, q.consumer, workspaceID)
-	if err != nil {
-		return nil, fmt.Errorf("read which entries were skipped: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Skip])
 	if err != nil {
 		return nil, fmt.Errorf("read which entries were skipped: %w", err)
 	}

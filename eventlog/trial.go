@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Trial finds out what an append would do, without appending. It locks nothing, so a concurrent
@@ -118,27 +119,24 @@ func (t *Trial) meet(ctx context.Context, drafts []domain.Draft) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := t.log.pool.Query(ctx, `
-		SELECT w.workspace_id, nullif(h.created_at, '-infinity'), coalesce(w.move, ''), coalesce(w.moved_to, '')
-		  FROM unnest($1::text[]) AS k (id) JOIN workspace w ON w.workspace_id = k.id JOIN log_head h ON h.workspace_id = w.workspace_id`, ids)
-	if err != nil {
-		return fmt.Errorf("query: %w", err)
-	}
 	var (
 		id, move, to string
 		last         *time.Time
 	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &last, &move, &to}, func() error {
-		w := t.workspaces[id]
-		w.refuses = nil
-		if last != nil {
-			w.last = last.UTC()
-		}
-		if move == moved {
-			w.refuses = &MovedError{WorkspaceID: id, To: to, Away: true}
-		}
-		return nil
-	})
+	err := pg.ForEach(ctx, t.log.pool, `
+		SELECT w.workspace_id, nullif(h.created_at, '-infinity'), coalesce(w.move, ''), coalesce(w.moved_to, '')
+		  FROM unnest($1::text[]) AS k (id) JOIN workspace w ON w.workspace_id = k.id JOIN log_head h ON h.workspace_id = w.workspace_id`,
+		[]any{ids}, []any{&id, &last, &move, &to}, func() error {
+			w := t.workspaces[id]
+			w.refuses = nil
+			if last != nil {
+				w.last = last.UTC()
+			}
+			if move == moved {
+				w.refuses = &MovedError{WorkspaceID: id, To: to, Away: true}
+			}
+			return nil
+		})
 	if err != nil {
 		return fmt.Errorf("query: %w", err)
 	}

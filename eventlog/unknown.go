@@ -14,13 +14,13 @@ func (l *Log) Unknown(ctx context.Context, workspaceIDs ...string) (unknown []st
 	if len(workspaceIDs) == 0 {
 		return nil, nil
 	}
-	unknown, err = l.unknown(ctx, `SELECT k.id FROM unnest($1::text[]) WITH ORDINALITY AS k (id, n)
+	unknown, err = pg.Collect(ctx, l.pool, pgx.RowTo[string], `SELECT k.id FROM unnest($1::text[]) WITH ORDINALITY AS k (id, n)
 		 WHERE (SELECT w.workspace_id FROM workspace w WHERE w.workspace_id = k.id) IS NULL ORDER BY k.n`, workspaceIDs)
 	if pg.Forbidden(err) {
 		// A producer's account may only append. This log_append appends nothing, because it expects
 		// a position that no log has. Only a workspace that does not exist gives outcomes and no
 		// head.
-		unknown, err = l.unknown(ctx, `SELECT k.id FROM unnest($1::text[]) WITH ORDINALITY AS k (id, n)
+		unknown, err = pg.Collect(ctx, l.pool, pgx.RowTo[string], `SELECT k.id FROM unnest($1::text[]) WITH ORDINALITY AS k (id, n)
 			 CROSS JOIN LATERAL log_append(k.id, $2, -1, true, '{}', '{}', '{}', '{}', '{}', '{}', '{}', 0) AS a
 			 WHERE a.head IS NULL AND a.outcomes IS NOT NULL ORDER BY k.n`, workspaceIDs, l.clock())
 	}
@@ -28,12 +28,4 @@ func (l *Log) Unknown(ctx context.Context, workspaceIDs ...string) (unknown []st
 		return nil, fmt.Errorf("look for workspaces: %w", AppendError("", err))
 	}
 	return unknown, nil
-}
-
-func (l *Log) unknown(ctx context.Context, sql string, args ...any) ([]string, error) {
-	rows, err := l.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

@@ -135,12 +135,8 @@ func (s *Workspaces) Get(ctx context.Context, id string) (Workspace, error) {
 }
 
 func (s *Workspaces) read(ctx context.Context, where string, args ...any) ([]Workspace, error) {
-	rows, err := s.pool.Query(ctx, `
+	list, err := pg.Collect(ctx, s.pool, pgx.RowToStructByPos[Workspace], `
 		SELECT workspace_id, name, coalesce(notify_email, ''), created_at FROM workspace`+where+` ORDER BY workspace_id`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read workspaces: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Workspace])
 	if err != nil {
 		return nil, fmt.Errorf("read workspaces: %w", err)
 	}
@@ -152,11 +148,7 @@ func (s *Workspaces) read(ctx context.Context, where string, args ...any) ([]Wor
 
 // IDs returns the ids of all workspaces, in order.
 func (s *Workspaces) IDs(ctx context.Context) ([]string, error) {
-	rows, err := s.pool.Query(ctx, `SELECT workspace_id FROM workspace ORDER BY workspace_id`)
-	if err != nil {
-		return nil, fmt.Errorf("list workspaces: %w", err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	ids, err := pg.Collect(ctx, s.pool, pgx.RowTo[string], `SELECT workspace_id FROM workspace ORDER BY workspace_id`)
 	if err != nil {
 		return nil, fmt.Errorf("list workspaces: %w", err)
 	}

@@ -73,15 +73,15 @@ type RunnerConfig struct {
 	// MassWorkers is how many claims that change many rows are in flight at once. If there are two
 	// or more workers, one is reserved for short claims. Default DefaultMassWorkers.
 	MassWorkers int
-	// Workspaces is the most workspaces in a claim; default as in eventlog.SubscriberConfig.
-	Workspaces int
 
 	Entries  int           // the most entries in a claim; default 1000
 	MassRows int           // see Projection
-	LongRows int           // a change of more rows than this is long, and one worker is kept free of long changes; default 5000
-	LongTime time.Duration // a change that works longer than this is long, too; default 1 s
+	LongRows int           // a change of more rows than this, or of more than longTime, is long, and one worker is kept free of long changes; default 5000
 	Sweep    time.Duration // the least time between two sweeps; default 2 s
 }
+
+// longTime is the work from which on a change is long, however few rows it changes.
+const longTime = time.Second
 
 // Runner keeps the read tables up to date while it runs: it is a Watermill Router
 // with the projector as its handler. Any number of processes may run one against
@@ -95,7 +95,7 @@ type Runner struct {
 func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, DefaultWorkers)
 	cfg.MassWorkers = cmp.Or(cfg.MassWorkers, DefaultMassWorkers)
-	long := bound{cmp.Or(cfg.LongRows, 5000), cmp.Or(cfg.LongTime, time.Second)}
+	long := bound{cmp.Or(cfg.LongRows, 5000), longTime}
 	cfg.Rules = cfg.Rules.OrLive()
 	projector, err := newProjector(table.NewSet(), cfg.Rules, cfg.MassRows, long, cfg.Logger, cfg.Metrics)
 	if err != nil {
@@ -104,7 +104,7 @@ func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	projector.tracer = cfg.Tracer
 	subscriber, err := eventlog.NewSubscriber(eventlog.SubscriberConfig{
 		Pool: cfg.Pool, MassPool: cfg.MassPool, AuxPool: cfg.AuxPool, Notifier: cfg.Notifier, Clock: cfg.Clock, Logger: cfg.Logger,
-		Rules: cfg.Rules.Version, Workers: cfg.Workers, MassWorkers: cfg.MassWorkers, Workspaces: cfg.Workspaces, Entries: cfg.Entries, Sweep: cfg.Sweep,
+		Rules: cfg.Rules.Version, Workers: cfg.Workers, MassWorkers: cfg.MassWorkers, Entries: cfg.Entries, Sweep: cfg.Sweep,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)

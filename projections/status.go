@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -115,22 +113,19 @@ type rowsVersion struct {
 }
 
 func readVersions(ctx context.Context, pool pg.DB, workspaceID string) (map[string]rowsVersion, error) {
-	rows, err := pool.Query(ctx, `
-		SELECT c.workspace_id, c.rules,
-		       (SELECT count(*) FROM log_skip s WHERE s.workspace_id = c.workspace_id AND s.consumer = c.consumer)
-		  FROM log_checkpoint c WHERE c.consumer = $1 AND ($2 = '' OR c.workspace_id = $2)`, eventlog.ReadModels, workspaceID)
-	if err != nil {
-		return nil, fmt.Errorf("read by which rules rows were made: %w", err)
-	}
 	var (
 		list = map[string]rowsVersion{}
 		w    string
 		v    rowsVersion
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&w, &v.rules, &v.skipped}, func() error {
-		list[w] = v
-		return nil
-	}); err != nil {
+	if err := pg.ForEach(ctx, pool, `
+		SELECT c.workspace_id, c.rules,
+		       (SELECT count(*) FROM log_skip s WHERE s.workspace_id = c.workspace_id AND s.consumer = c.consumer)
+		  FROM log_checkpoint c WHERE c.consumer = $1 AND ($2 = '' OR c.workspace_id = $2)`,
+		[]any{eventlog.ReadModels, workspaceID}, []any{&w, &v.rules, &v.skipped}, func() error {
+			list[w] = v
+			return nil
+		}); err != nil {
 		return nil, fmt.Errorf("read by which rules rows were made: %w", err)
 	}
 	return list, nil
@@ -156,26 +151,22 @@ const mostListed = 1000
 // readAnomalies returns anomalies by workspace, ordered by position and then by reason. It reads at
 // most mostListed+1 per workspace: the last one shows that there are more.
 func readAnomalies(ctx context.Context, pool pg.DB, workspaceID string) (map[string][]AnomalyStatus, error) {
-	rows, err := pool.Query(ctx, `
+	var (
+		list = map[string][]AnomalyStatus{}
+		w    string
+		a    AnomalyStatus
+	)
+	if err := pg.ForEach(ctx, pool, `
 		SELECT c.workspace_id, a.position, a.event_id, a.reason
 		  FROM log_checkpoint c
 		 CROSS JOIN LATERAL (SELECT * FROM anomaly WHERE workspace_id = c.workspace_id ORDER BY position LIMIT $4) a
 		 WHERE c.consumer = $3 AND ($1 = '' OR c.workspace_id = $1)
 		 ORDER BY c.workspace_id, a.position,
 		       array_position($2::text[], a.reason::text)`,
-		workspaceID, domain.Reasons(), eventlog.ReadModels, mostListed+1)
-	if err != nil {
-		return nil, fmt.Errorf("read anomalies: %w", err)
-	}
-	var (
-		list = map[string][]AnomalyStatus{}
-		w    string
-		a    AnomalyStatus
-	)
-	if _, err := pgx.ForEachRow(rows, []any{&w, &a.Position, &a.EventID, &a.Reason}, func() error {
-		list[w] = append(list[w], a)
-		return nil
-	}); err != nil {
+		[]any{workspaceID, domain.Reasons(), eventlog.ReadModels, mostListed + 1}, []any{&w, &a.Position, &a.EventID, &a.Reason}, func() error {
+			list[w] = append(list[w], a)
+			return nil
+		}); err != nil {
 		return nil, fmt.Errorf("read anomalies: %w", err)
 	}
 	return list, nil

@@ -82,7 +82,7 @@ func (e *endpoint) keys() (list []statementKey) {
 	if e.open >= 0 {
 		opens = append(opens, onlyOpen, notOpen)
 	}
-	for _, visible := range visibilities() {
+	for _, visible := range []visibility{{}, {pay: true}, {pay: true, margin: true}} {
 		for given := range uint(1) << len(e.filters) {
 			for _, removed := range flags(e.include) {
 				for _, days := range flags(e.from) {

@@ -11,8 +11,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
@@ -114,29 +112,26 @@ func (r *Reader) Names(ctx context.Context, ask AskNames) (map[string]string, er
 	names := map[string]string{}
 	err := r.Beside(ctx, ask.WorkspaceID, 0, func(ctx context.Context, pool pg.DB) error {
 		clear(names)
-		rows, err := pool.Query(ctx, `
-			SELECT p.id, p.base || '}' FROM unnest($2::text[]) AS given (id)
-			 CROSS JOIN LATERAL (SELECT id, base FROM `+of.Table+` WHERE workspace_id = $1 AND id = given.id`+shown+` OFFSET 0) p`, ask.WorkspaceID, ask.IDs)
-		if err != nil {
-			return fmt.Errorf("read names: %w", err)
-		}
 		var id, base string
-		_, err = pgx.ForEachRow(rows, []any{&id, &base}, func() error {
-			var (
-				fields map[string]json.RawMessage
-				name   string
-			)
-			if err := json.Unmarshal([]byte(base), &fields); err != nil {
-				return err //nolint:wrapcheck // it is wrapped below
-			}
-			if text := fields[ask.Field]; text != nil {
-				if err := json.Unmarshal(text, &name); err != nil {
+		err := pg.ForEach(ctx, pool, `
+			SELECT p.id, p.base || '}' FROM unnest($2::text[]) AS given (id)
+			 CROSS JOIN LATERAL (SELECT id, base FROM `+of.Table+` WHERE workspace_id = $1 AND id = given.id`+shown+` OFFSET 0) p`,
+			[]any{ask.WorkspaceID, ask.IDs}, []any{&id, &base}, func() error {
+				var (
+					fields map[string]json.RawMessage
+					name   string
+				)
+				if err := json.Unmarshal([]byte(base), &fields); err != nil {
 					return err //nolint:wrapcheck // it is wrapped below
 				}
-			}
-			names[id] = name
-			return nil
-		})
+				if text := fields[ask.Field]; text != nil {
+					if err := json.Unmarshal(text, &name); err != nil {
+						return err //nolint:wrapcheck // it is wrapped below
+					}
+				}
+				names[id] = name
+				return nil
+			})
 		if err != nil {
 			return fmt.Errorf("read names: %w", err)
 		}

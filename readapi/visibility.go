@@ -17,11 +17,6 @@ func visibilityOf(p access.Permissions) visibility {
 	return visibility{pay: pay, margin: pay && p.Has(access.MarginRead)}
 }
 
-// visibilities returns all possible visibilities.
-func visibilities() []visibility {
-	return []visibility{{}, {pay: true}, {pay: true, margin: true}}
-}
-
 // shows returns the part of a visibility that makes a difference at this endpoint. For example,
 // pay:read shows nothing more of clients.
 func (e *endpoint) shows(v visibility) visibility {

@@ -125,7 +125,7 @@ func TestAppendFindsTimesAheadFirst(t *testing.T) {
 	ahead := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	write(t, file, noID("w", 1)+fmt.Sprintf(`{"workspace_id":"w","id":"x","type":"client.recorded","created_at":%q,"data":{"client_id":"c","name":"n"}}`, ahead))
 	r := runCommand(t, command(t, url, "append", file))
-	if r.code != cli.ExitFailed || !strings.Contains(r.errOut, "line 2: created_at is more than 5 minutes ahead of now") || !strings.Contains(r.errOut, "nothing was appended") {
+	if r.code != cli.ExitFailed || !strings.Contains(r.errOut, "line 2: entry x refused: created_at is more than 5 minutes ahead of now") || !strings.Contains(r.errOut, "nothing was appended") {
 		t.Fatalf("%+v", r)
 	}
 	if out := succeed(t, url, "export"); out != "" {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/sibling"
 )
 
 // benchProgram has the benchmarks. It is a program of its own, so that their code
@@ -26,7 +25,7 @@ func benchCommand(env *operate.Env) *cobra.Command {
 		Short:              "Measure the program against limits taken in the same run (runs " + benchProgram + ")",
 		DisableFlagParsing: true,
 		RunE: env.Run(func(ctx context.Context, args []string) error {
-			path, err := sibling.Find(benchProgram)
+			path, err := cli.FindSibling(benchProgram)
 			if err != nil {
 				return fmt.Errorf("%w, or run it with go run ./cmd/%s", err, benchProgram)
 			}

@@ -56,7 +56,7 @@ func TestExitStatuses(t *testing.T) {
 		{"key create --workspace w", 2, "--name"},
 		{"key list --workspace nobody", 1, "nobody"},
 		{"key revoke key_nobody", 1, "key_nobody"},
-		{"key revoke service_abcdefgh_secret", 1, "ledgerfeed key revoke: there is no such key: want its id, which begins with key_"},
+		{"key revoke service_abcdefgh_secret", 1, "ledgerfeed key revoke: there is no such key: want its id, which begins with key_, or its prefix"},
 		{"key revoke", 2, ""},
 		{"serve --roles api,nonsense", 2, "nonsense"},
 	} {

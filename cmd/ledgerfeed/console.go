@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -71,11 +69,7 @@ or another path to the link, and the frame begins there.`,
 				return err
 			}
 			v := linkView{URL: l.URL, WorkspaceID: workspace, Role: role, ExpiresAt: domain.FormatTime(l.ExpiresAt)}
-			return env.Print(v, func(out io.Writer) error {
-				fmt.Fprintln(env.ErrOut, "This link works once, until "+v.ExpiresAt+".")
-				_, err := fmt.Fprintln(out, v.URL)
-				return err
-			})
+			return env.Print(v, env.Line(v.URL, "This link works once, until "+v.ExpiresAt+"."))
 		})
 	})
 	return c

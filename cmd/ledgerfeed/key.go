@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -127,11 +126,7 @@ func keyCreateCommand(env *operate.Env) *cobra.Command {
 
 func printNewKey(env *operate.Env, r *access.Record, secret access.Secret) error {
 	v := viewKey(r, secret.Reveal(), env.Clock())
-	return env.Print(v, func(out io.Writer) error {
-		fmt.Fprintln(env.ErrOut, "This key is shown once; keep it where passwords are kept.")
-		_, err := fmt.Fprintln(out, v.Key)
-		return err
-	})
+	return env.Print(v, env.Line(v.Key, "This key is shown once; keep it where passwords are kept."))
 }
 
 func keyListCommand(env *operate.Env) *cobra.Command {
@@ -162,28 +157,25 @@ func keyListCommand(env *operate.Env) *cobra.Command {
 }
 
 func writeKeys(out io.Writer, list []keyView) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tPREFIX\tNAME\tSTATE\tLIMIT\tCREATED\tEXPIRES\tSCOPES")
-	for _, k := range list {
+	return cli.Table(out, "ID\tPREFIX\tNAME\tSTATE\tLIMIT\tCREATED\tEXPIRES\tSCOPES", list, func(k *keyView) string {
 		expires := "never"
 		if k.ExpiresAt != nil {
 			expires = *k.ExpiresAt
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s",
 			k.ID, k.Prefix, k.Name, k.State, k.RateLimit, k.CreatedAt, expires, strings.Join(k.Scopes, ","))
-	}
-	return t.Flush()
+	})
 }
 
 // ofKey is the RunE of a change of the key that the argument names.
 func ofKey(env *operate.Env, change func(ctx context.Context, store *access.Store, workspaceID, keyID string) error) func(*cobra.Command, []string) error {
 	return env.RunReading(func(ctx context.Context, args []string) error {
 		return withKeys(ctx, env, func(_ *operate.Deps, store *access.Store) error {
-			workspaceID, err := store.WorkspaceOf(ctx, args[0])
+			workspaceID, keyID, err := store.Find(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return change(ctx, store, workspaceID, args[0])
+			return change(ctx, store, workspaceID, keyID)
 		})
 	})
 }
@@ -191,7 +183,7 @@ func ofKey(env *operate.Env, change func(ctx context.Context, store *access.Stor
 func keyRotateCommand(env *operate.Env) *cobra.Command {
 	var overlap timespan.Flag
 	c := &cobra.Command{
-		Use:   "rotate KEY-ID",
+		Use:   "rotate KEY-ID|PREFIX",
 		Short: "Give a key a new secret; it is shown once",
 		Args:  cli.ExactArgs(1),
 		RunE: ofKey(env, func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
@@ -208,7 +200,7 @@ func keyRotateCommand(env *operate.Env) *cobra.Command {
 
 func keyRevokeCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
-		Use:   "revoke KEY-ID",
+		Use:   "revoke KEY-ID|PREFIX",
 		Short: "Revoke a key for ever, within a second",
 		Args:  cli.ExactArgs(1),
 		RunE: ofKey(env, func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
@@ -224,7 +216,7 @@ func keyRevokeCommand(env *operate.Env) *cobra.Command {
 func keyRenameCommand(env *operate.Env) *cobra.Command {
 	var name string
 	c := &cobra.Command{
-		Use:   "rename KEY-ID",
+		Use:   "rename KEY-ID|PREFIX",
 		Short: "Change a key's name",
 		Args:  cli.ExactArgs(1),
 		RunE: ofKey(env, func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {
@@ -242,7 +234,7 @@ func keyRenameCommand(env *operate.Env) *cobra.Command {
 func keySetLimitCommand(env *operate.Env) *cobra.Command {
 	var limit int
 	c := &cobra.Command{
-		Use:   "set-limit KEY-ID",
+		Use:   "set-limit KEY-ID|PREFIX",
 		Short: "Change how many requests a minute a key may make",
 		Args:  cli.ExactArgs(1),
 		RunE: ofKey(env, func(ctx context.Context, store *access.Store, workspaceID, keyID string) error {

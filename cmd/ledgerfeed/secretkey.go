@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -108,17 +107,14 @@ func writeSecretKeys(out io.Writer, v *secretKeysView) error {
 		_, err := fmt.Fprintln(out, "The database has no key yet, and neither has this process. The first use makes one.")
 		return err
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "FINGERPRINT\tIN "+v.Source+"\tENCRYPTS\tSECRETS")
 	yes := map[bool]string{true: "yes", false: "no"}
-	for _, k := range v.Keys {
+	return cli.Table(out, "FINGERPRINT\tIN "+v.Source+"\tENCRYPTS\tSECRETS", v.Keys, func(k *secretKeyView) string {
 		encrypts := yes[k.Seals]
 		if k.Lost {
 			encrypts = "given up as lost"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\n", k.Fingerprint, yes[k.Held], encrypts, k.Secrets)
-	}
-	return t.Flush()
+		return fmt.Sprintf("%s\t%s\t%s\t%d", k.Fingerprint, yes[k.Held], encrypts, k.Secrets)
+	})
 }
 
 // rotatedView is the output of rotate.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
-	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -62,7 +61,7 @@ cells, only the cell that waits is not served.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, db.Close(ctx)) }()
-			env.Logger.InfoContext(ctx, "starting", "version", buildinfo.Read().Version, "roles", strings.Join(roles, ","), "database", db.Name())
+			env.Logger.InfoContext(ctx, "starting", "version", cli.ReadBuildInfo().Version, "roles", strings.Join(roles, ","), "database", db.Name())
 			if !noMigrate {
 				if _, err := db.Migrate(ctx); err != nil && !pg.Forbidden(err) { // another account migrates
 					return err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -174,11 +173,7 @@ deliveries go to the new address at once.`
 }
 
 func printSecret(env *operate.Env, w *delivery.WithSecret) error {
-	return env.Print(w, func(out io.Writer) error {
-		fmt.Fprintln(env.ErrOut, "The signing secret is shown once; the receiver needs it.")
-		_, err := fmt.Fprintf(out, "%s\n%s\n", w.ID, w.Secret)
-		return err
-	})
+	return env.Print(w, env.Line(w.ID+"\n"+w.Secret, "The signing secret is shown once; the receiver needs it."))
 }
 
 func webhookListCommand(env *operate.Env) *cobra.Command {
@@ -208,10 +203,7 @@ func webhookListCommand(env *operate.Env) *cobra.Command {
 }
 
 func writeWebhooks(out io.Writer, list []delivery.Webhook) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tSTATE\tNAME\tADDRESS\tEVENTS\tFAILING SINCE")
-	for i := range list {
-		w := &list[i]
+	err := cli.Table(out, "ID\tSTATE\tNAME\tADDRESS\tEVENTS\tFAILING SINCE", list, func(w *delivery.Webhook) string {
 		since := "-"
 		if !w.FailingSince.IsZero() {
 			since = domain.FormatTime(w.FailingSince.Time)
@@ -220,9 +212,9 @@ func writeWebhooks(out io.Writer, list []delivery.Webhook) error {
 		if w.Paused() {
 			state = "paused"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", w.ID, state, cmp.Or(w.Name, "-"), w.Shown(), strings.Join(w.Events, ","), since)
-	}
-	if err := t.Flush(); err != nil {
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", w.ID, state, cmp.Or(w.Name, "-"), w.Shown(), strings.Join(w.Events, ","), since)
+	})
+	if err != nil {
 		return err
 	}
 	for i := range list {
@@ -244,10 +236,7 @@ func webhookDeleteCommand(env *operate.Env) *cobra.Command {
 		if err := store.Delete(ctx, id); err != nil {
 			return err
 		}
-		return env.Print(map[string]any{"id": id, "deleted": true}, func(out io.Writer) error {
-			_, err := fmt.Fprintln(out, "deleted", id)
-			return err
-		})
+		return env.Print(map[string]any{"id": id, "deleted": true}, env.Line("deleted "+id))
 	})
 }
 
@@ -292,10 +281,7 @@ func webhookTestCommand(env *operate.Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return env.Print(map[string]string{"event_id": event, "delivery_id": event + "_" + id}, func(out io.Writer) error {
-			_, err := fmt.Fprintln(out, event)
-			return err
-		})
+		return env.Print(map[string]string{"event_id": event, "delivery_id": event + "_" + id}, env.Line(event))
 	})
 }
 
@@ -357,13 +343,9 @@ func webhookDeliveriesCommand(env *operate.Env) *cobra.Command {
 }
 
 func writeDeliveries(out io.Writer, list []delivery.Delivery) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "CREATED\tPOSITION\tSTATE\tTYPE\tABOUT\tATTEMPTS\tLAST ANSWER\tID")
-	for i := range list {
-		d := &list[i]
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n", domain.FormatTime(d.CreatedAt.Time), d.Position, d.State, d.EventType, d.Subject(), len(d.Attempts), lastAnswer(d), d.ID)
-	}
-	return t.Flush()
+	return cli.Table(out, "CREATED\tPOSITION\tSTATE\tTYPE\tABOUT\tATTEMPTS\tLAST ANSWER\tID", list, func(d *delivery.Delivery) string {
+		return fmt.Sprintf("%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s", domain.FormatTime(d.CreatedAt.Time), d.Position, d.State, d.EventType, d.Subject(), len(d.Attempts), lastAnswer(d), d.ID)
+	})
 }
 
 // lastAnswer describes how the last attempt ended.
@@ -423,10 +405,8 @@ func webhookRecoverCommand(env *operate.Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := env.Print(r, func(out io.Writer) error {
-			_, err := fmt.Fprintln(out, plural.Of(r.Pending, "message waits", "messages wait")+" and "+plural.Of(r.Failed, "has", "have")+" failed")
-			return err
-		}); err != nil || dryRun {
+		said := plural.Of(r.Pending, "message waits", "messages wait") + " and " + plural.Of(r.Failed, "has", "have") + " failed"
+		if err := env.Print(r, env.Line(said)); err != nil || dryRun {
 			return err
 		}
 		if _, err := store.Recover(ctx, id, from, to); err != nil {
@@ -454,14 +434,11 @@ func webhookMissedCommand(env *operate.Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return env.Print(m, func(out io.Writer) error {
-			said := plural.Of(m.Count, "event is", "events are") + " being sent"
-			if m.Waiting > 0 {
-				said += "; " + plural.Of(m.Waiting, "message waits", "messages wait") + " for another attempt: webhook recover sends what waits at once"
-			}
-			_, err := fmt.Fprintln(out, said)
-			return err
-		})
+		said := plural.Of(m.Count, "event is", "events are") + " being sent"
+		if m.Waiting > 0 {
+			said += "; " + plural.Of(m.Waiting, "message waits", "messages wait") + " for another attempt: webhook recover sends what waits at once"
+		}
+		return env.Print(m, env.Line(said))
 	})
 	c.Flags().StringVar(&since, "since", "", "a date-time such as 2026-10-01T00:00:00Z, a date, or a time ago such as 48h or 7d (required)")
 	return c

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -164,14 +163,11 @@ func workspaceListCommand(env *operate.Env) *cobra.Command {
 }
 
 func writeWorkspaces(out io.Writer, list []workspaceView) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tNAME\tNOTIFY\tCREATED")
-	for _, w := range list {
+	return cli.Table(out, "ID\tNAME\tNOTIFY\tCREATED", list, func(w *workspaceView) string {
 		email := "-"
 		if w.NotifyEmail != nil {
 			email = *w.NotifyEmail
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", w.ID, w.Name, email, w.CreatedAt)
-	}
-	return t.Flush()
+		return fmt.Sprintf("%s\t%s\t%s\t%s", w.ID, w.Name, email, w.CreatedAt)
+	})
 }

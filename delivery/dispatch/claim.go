@@ -155,7 +155,7 @@ const outdatedSQL = `coalesce((
 // load reads webhooks. Those that do not exist are missing from the result.
 func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, error) {
 	ws, hs := split(keys)
-	rows, err := s.pool.Query(ctx, `
+	list, err := pg.Collect(ctx, s.pool, s.scanWebhook, `
 		SELECT w.workspace_id, w.webhook_id, w.url, w.name, w.events, w.state = 'on', w.state = 'paused', w.standard_headers, w.version, w.url_version, w.epoch, `+KeptEpoch+`,
 		       w.secret, w.old_secret, w.old_secret_until, w.older_secrets, w.older_secrets_until, w.failing_since, w.failures, w.warned,
 		       c.position, coalesce(c.replay_position, 0), coalesce(c.replay_until, 0),
@@ -163,10 +163,6 @@ func (s *store) load(ctx context.Context, keys []scheduler.Key) ([]webhookRow, e
 		  FROM unnest($1::text[], $2::text[]) AS k (w, h)
 		  JOIN webhook w ON w.workspace_id = k.w AND w.webhook_id = k.h
 		  JOIN webhook_cursor c ON c.workspace_id = k.w AND c.webhook_id = k.h`, ws, hs)
-	if err != nil {
-		return nil, fmt.Errorf("load webhooks: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, s.scanWebhook)
 	if err != nil {
 		return nil, fmt.Errorf("load webhooks: %w", err)
 	}
@@ -226,16 +222,12 @@ func (s *store) readJournal(ctx context.Context, webhooks []webhookRow) (map[sch
 		 CROSS JOIN LATERAL (
 		       SELECT d.position FROM webhook_delivery d
 		        WHERE d.workspace_id = k.w AND d.webhook_id = k.h AND d.position > k.after ORDER BY d.position) AS d`
-	rows, err := s.pool.Query(ctx, sql, ws, hs, after)
-	if err != nil {
-		return nil, fmt.Errorf("read what was sent before: %w", err)
-	}
 	sent := map[scheduler.Key]map[int64]struct{}{}
 	var (
 		k scheduler.Key
 		p int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&k.WorkspaceID, &k.WebhookID, &p}, func() error {
+	err := pg.ForEach(ctx, s.pool, sql, []any{ws, hs, after}, []any{&k.WorkspaceID, &k.WebhookID, &p}, func() error {
 		if sent[k] == nil {
 			sent[k] = map[int64]struct{}{}
 		}

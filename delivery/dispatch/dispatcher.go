@@ -82,9 +82,6 @@ type Config struct {
 	// Idle is how long a webhook without work is held. While it is held, its next event needs no
 	// claim, which takes a commit and three round trips. Default 1 min.
 	Idle time.Duration
-
-	// Resolver looks up names; nil: Go's resolver with the system's settings.
-	Resolver *net.Resolver
 }
 
 const costlyPerProcessor = 8
@@ -158,7 +155,7 @@ func New(cfg Config) (*Dispatcher, error) {
 		events: make(chan scheduler.Event, 1024), stats: make(chan chan scheduler.Stats), ended: make(chan struct{}),
 		takeLease: make(chan string, 1), orphaned: make(chan struct{}, 1),
 	}
-	if d.sender, err = attempt.NewSender(attempt.SenderConfig{Settings: cfg.Settings, Clock: cfg.Clock, Resolver: cfg.Resolver}); err != nil {
+	if d.sender, err = attempt.NewSender(attempt.SenderConfig{Settings: cfg.Settings, Clock: cfg.Clock}); err != nil {
 		return nil, err
 	}
 	if d.mailer, err = mail.New(cfg.Mail, cfg.Pool, cfg.Clock, cfg.Logger); err != nil {
@@ -427,12 +424,8 @@ func (s *store) readTraces(ctx context.Context, polled *scheduler.Polled) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, tracesTimeout)
 	defer cancel()
-	rows, err := s.pool.Query(ctx, tracesSQL, workspaces, events)
-	if err != nil {
-		return fmt.Errorf("read traces: %w", err)
-	}
 	var workspace, event, traceparent string
-	_, err = pgx.ForEachRow(rows, []any{&workspace, &event, &traceparent}, func() error {
+	err := pg.ForEach(ctx, s.pool, tracesSQL, []any{workspaces, events}, []any{&workspace, &event, &traceparent}, func() error {
 		for _, a := range attempts[[2]string{workspace, event}] {
 			a.Traced = traceparent
 		}

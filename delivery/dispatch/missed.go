@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // chosenSQL is an SQL condition: entry e may be a missed event. It is in workspace $1, has one of
@@ -41,7 +42,7 @@ func (m *Missed) Count(ctx context.Context, tx pgx.Tx) (n, waiting int64, err er
 // read all deliveries of the webhook for each event.
 func (s *store) readMissed(ctx context.Context, r *scheduler.PollRequest) (list []*scheduler.Attempt, to int64, err error) {
 	to = min(r.ReplayTo, r.ReplayAfter+missedWindow)
-	rows, err := s.pool.Query(ctx, `
+	list, err = pg.Collect(ctx, s.pool, scanMissed, `
 		SELECT e.position, e.id, e.type, e.public_event, e.created_at
 		  FROM event_log e
 		  LEFT JOIN LATERAL (
@@ -49,14 +50,9 @@ func (s *store) readMissed(ctx context.Context, r *scheduler.PollRequest) (list 
 		        WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.position BETWEEN e.position AND e.position
 		        ORDER BY d.position DESC, d.created_at DESC LIMIT 1) AS d ON true
 		 WHERE `+chosenSQL+` AND d.state IS NULL
-		 ORDER BY e.position LIMIT $6`,
-		r.Key.WorkspaceID, r.Key.WebhookID, r.Events, r.ReplayAfter, to, r.ReplayLimit)
+		 ORDER BY e.position LIMIT $6`, r.Key.WorkspaceID, r.Key.WebhookID, r.Events, r.ReplayAfter, to, r.ReplayLimit)
 	if err != nil {
 		return nil, 0, fmt.Errorf("query: %w", err)
-	}
-	list, err = pgx.CollectRows(rows, scanMissed)
-	if err != nil {
-		return nil, 0, err
 	}
 	if len(list) == r.ReplayLimit {
 		to = list[len(list)-1].Position

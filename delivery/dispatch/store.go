@@ -69,11 +69,7 @@ func (s *store) limited(ctx context.Context, sql string, args ...any) error {
 
 // keys returns the webhooks that a statement selects. doing describes the statement in errors.
 func (s *store) keys(ctx context.Context, doing, sql string, args ...any) ([]scheduler.Key, error) {
-	rows, err := s.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[scheduler.Key])
+	keys, err := pg.Collect(ctx, s.pool, pgx.RowToStructByPos[scheduler.Key], sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -126,7 +122,14 @@ type Lag struct {
 // ReadStatus returns the lag of every webhook in a workspace, or in all if workspaceID is empty.
 // Webhooks that are off have no lag.
 func ReadStatus(ctx context.Context, pool pg.DB, workspaceID string) ([]Lag, error) {
-	rows, err := pool.Query(ctx, `
+	list, err := pg.Collect(ctx, pool, func(row pgx.CollectableRow) (l Lag, err error) {
+		var waiting *float64
+		err = row.Scan(&l.WorkspaceID, &l.WebhookID, &l.State, &l.Position, &l.Visible, &l.Entries, &waiting, &l.Waiting, &l.Held)
+		if waiting != nil {
+			l.Seconds = max(*waiting, 0)
+		}
+		return l, err
+	}, `
 		SELECT w.workspace_id, w.webhook_id, w.state, c.position, v.position,
 		       CASE WHEN w.state <> 'off' THEN greatest(v.position - c.position, 0) ELSE 0 END,
 		       (SELECT extract(epoch FROM clock_timestamp() - coalesce(e.appended_at, e.created_at))::float8 FROM event_log e
@@ -139,17 +142,6 @@ func ReadStatus(ctx context.Context, pool pg.DB, workspaceID string) ([]Lag, err
 		  JOIN log_checkpoint v ON v.workspace_id = w.workspace_id AND v.consumer = 'read_models'
 		 WHERE $1 IN ('', w.workspace_id)
 		 ORDER BY w.workspace_id, w.created_at, w.webhook_id`, workspaceID)
-	if err != nil {
-		return nil, fmt.Errorf("read the status of webhooks: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Lag, err error) {
-		var waiting *float64
-		err = row.Scan(&l.WorkspaceID, &l.WebhookID, &l.State, &l.Position, &l.Visible, &l.Entries, &waiting, &l.Waiting, &l.Held)
-		if waiting != nil {
-			l.Seconds = max(*waiting, 0)
-		}
-		return l, err
-	})
 	if err != nil {
 		return nil, fmt.Errorf("read the status of webhooks: %w", err)
 	}

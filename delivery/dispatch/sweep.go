@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // listen passes notifications on to the loop.
@@ -77,7 +78,7 @@ func (d *Dispatcher) sweepOnce(ctx context.Context) (next time.Duration, err err
 // sweep returns the webhooks with work that no other process holds, and paused webhooks that this
 // process still holds. outdated are webhooks that are off and have deliveries to cancel.
 func (s *store) sweep(ctx context.Context, lease string, now time.Time) (found []scheduler.Candidate, outdated []scheduler.Key, err error) {
-	rows, err := s.pool.Query(ctx, `
+	found, err = pg.Collect(ctx, s.pool, scanCandidate, `
 		SELECT workspace_id, webhook_id, max(visible) FROM (
 		       SELECT c.workspace_id, c.webhook_id, v.position AS visible FROM webhook_cursor c
 		         JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND w.state = 'on'
@@ -94,10 +95,6 @@ func (s *store) sweep(ctx context.Context, lease string, now time.Time) (found [
 		         JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id AND (w.state = 'on' OR w.epoch = q.epoch)
 		        WHERE c.holder = $2 OR `+free+`) AS f
 		 GROUP BY workspace_id, webhook_id`, now, lease)
-	if err != nil {
-		return nil, nil, fmt.Errorf("search for webhooks with something to do: %w", err)
-	}
-	found, err = pgx.CollectRows(rows, scanCandidate)
 	if err != nil {
 		return nil, nil, fmt.Errorf("search for webhooks with something to do: %w", err)
 	}

@@ -242,16 +242,12 @@ type dueAt struct {
 func (m *Mailer) claimDue(ctx context.Context) (list []dueMail, err error) {
 	now := m.clock()
 	for after, more := (dueAt{}), true; more && len(list) == 0; {
-		rows, err := m.pool.Query(ctx, `
+		due, err := pg.Collect(ctx, m.pool, pgx.RowToStructByPos[dueAt], `
 			SELECT next_attempt_at, workspace_id, mail_id FROM webhook_mail
 			 WHERE next_attempt_at <= $1 AND (next_attempt_at, workspace_id, mail_id) > ($2, $3, $4)
 			 ORDER BY next_attempt_at, workspace_id, mail_id LIMIT $5`, now, after.At, after.WorkspaceID, after.ID, claimedAtOnce)
 		if err != nil {
 			return nil, fmt.Errorf("look for mails that are due: %w", err)
-		}
-		due, err := pgx.CollectRows(rows, pgx.RowToStructByPos[dueAt])
-		if err != nil {
-			return nil, err
 		}
 		if list, err = m.claim(ctx, due, now); err != nil {
 			return nil, err

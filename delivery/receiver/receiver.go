@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -33,8 +32,7 @@ type Config struct {
 	// that none of them signed is answered 400. Nil: signatures are not checked.
 	Secrets func() []string
 
-	// Certificate is the server's certificate with its key; nil: New makes one and keeps it in
-	// memory.
+	// Certificate is the server's certificate with its key, such as NewCertificate makes.
 	Certificate *tls.Certificate
 
 	// Forward is where each accepted message is forwarded, unchanged. The answer from there becomes
@@ -46,18 +44,17 @@ type Config struct {
 	JSON bool
 
 	Brand brand.Brand
-	Clock func() time.Time // nil: time.Now
+	Clock func() time.Time
 }
 
 // Server checks signatures, prints what arrives and forwards it. It speaks HTTPS. Deliveries reach
 // it when LEDGERFEED_WEBHOOK_CA_FILE holds its Certificate and LEDGERFEED_WEBHOOK_ALLOW its
 // address.
 type Server struct {
-	cfg         Config
-	listener    net.Listener
-	server      *http.Server
-	certificate []byte
-	forward     *http.Client
+	cfg      Config
+	listener net.Listener
+	server   *http.Server
+	forward  *http.Client
 
 	mu   sync.Mutex // guards seen and keeps lines apart
 	seen map[string]struct{}
@@ -83,31 +80,17 @@ const maxMessage = 1 << 20
 
 // New opens the listener. Serve answers requests.
 func New(ctx context.Context, cfg Config) (*Server, error) {
-	if cfg.Out == nil {
-		return nil, errors.New("receiver: Config needs an Out")
+	if cfg.Out == nil || cfg.Certificate == nil || cfg.Clock == nil {
+		return nil, errors.New("receiver: Config needs an Out, a Certificate and a Clock")
 	}
-	if cfg.Clock == nil {
-		cfg.Clock = time.Now
-	}
-	cert := cfg.Certificate
-	if cert == nil {
-		made, err := NewCertificate(cfg.Clock())
-		if err != nil {
-			return nil, err
-		}
-		cert = made
-	}
-	s := &Server{
-		cfg: cfg, seen: map[string]struct{}{}, forward: newForwarder(),
-		certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}),
-	}
+	s := &Server{cfg: cfg, seen: map[string]struct{}{}, forward: newForwarder()}
 	var err error
 	if s.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", cfg.Addr); err != nil {
 		return nil, fmt.Errorf("listen for webhooks: %w", err)
 	}
 	s.server = &http.Server{
 		Handler: http.HandlerFunc(s.take), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
-		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*cert}},
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*cfg.Certificate}},
 		ErrorLog:  slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo), // drops errors such as browsers that reject the certificate
 	}
 	return s, nil
@@ -121,9 +104,6 @@ func (s *Server) URL() string {
 	}
 	return "https://" + net.JoinHostPort(host, port) + "/"
 }
-
-// Certificate returns the receiver's certificate, in PEM.
-func (s *Server) Certificate() []byte { return s.certificate }
 
 // Serve answers requests until ctx ends.
 func (s *Server) Serve(ctx context.Context) error {

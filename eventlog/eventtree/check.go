@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Mismatch is one difference between what the log gives and a stored tree, or a checkpoint of the
@@ -102,13 +102,6 @@ func (c *Check) of(s Sight) *checkedTree {
 
 // readStored reads the trees with the tiles at their edges, in one snapshot.
 func (c *Check) readStored(ctx context.Context, db Querier) error {
-	rows, err := db.Query(ctx, `
-		SELECT t.sight, t.position, t.chain, t.size, t.root, l.level, k.hashes, k.through
-		  FROM `+edges+`
-		 WHERE t.workspace_id = $1`, c.workspaceID)
-	if err != nil {
-		return fmt.Errorf("read the trees of %s: %w", c.workspaceID, err)
-	}
 	var (
 		sight       Sight
 		state       State
@@ -117,14 +110,18 @@ func (c *Check) readStored(ctx context.Context, db Querier) error {
 		edge        storedTile
 	)
 	found := map[Sight]*target{}
-	if _, err := pgx.ForEachRow(rows, []any{&sight, &state.Position, &chain, &state.Size, &root, &level, &edge.hashes, &edge.through}, func() error {
-		if found[sight] == nil {
-			state.Chain, state.Root = [32]byte(chain), tlog.Hash(root)
-			found[sight] = &target{State: state}
-		}
-		found[sight].edge[level] = storedTile{bytes.Clone(edge.hashes), edge.through}
-		return nil
-	}); err != nil {
+	if err := pg.ForEach(ctx, db, `
+		SELECT t.sight, t.position, t.chain, t.size, t.root, l.level, k.hashes, k.through
+		  FROM `+edges+`
+		 WHERE t.workspace_id = $1`,
+		[]any{c.workspaceID}, []any{&sight, &state.Position, &chain, &state.Size, &root, &level, &edge.hashes, &edge.through}, func() error {
+			if found[sight] == nil {
+				state.Chain, state.Root = [32]byte(chain), tlog.Hash(root)
+				found[sight] = &target{State: state}
+			}
+			found[sight].edge[level] = storedTile{bytes.Clone(edge.hashes), edge.through}
+			return nil
+		}); err != nil {
 		return fmt.Errorf("read the trees of %s: %w", c.workspaceID, err)
 	}
 	for s, stored := range found {
@@ -137,35 +134,28 @@ func (c *Check) readStored(ctx context.Context, db Querier) error {
 // findExtra reports stored tiles that no tree has, and trees that are lost. Each statement reads
 // the trees again, because a Builder may have added to them.
 func (c *Check) findExtra(ctx context.Context, db Querier) error {
-	rows, err := db.Query(ctx, `
+	var sight Sight
+	if err := pg.ForEach(ctx, db, `
 		SELECT s.sight FROM log_checkpoint c CROSS JOIN unnest($3::text[]) AS s (sight)
 		 WHERE c.workspace_id = $1 AND c.consumer = $2 AND c.position > 0
 		   AND NOT EXISTS (SELECT FROM event_tree t WHERE t.workspace_id = c.workspace_id AND t.sight = s.sight)`,
-		c.workspaceID, Consumer, Sights())
-	if err != nil {
+		[]any{c.workspaceID, Consumer, Sights()}, []any{&sight}, func() error {
+			c.report(Mismatch{Sight: sight, Log: text("a tree")})
+			return nil
+		}); err != nil {
 		return fmt.Errorf("find trees of %s that are lost: %w", c.workspaceID, err)
-	}
-	var sight Sight
-	if _, err := pgx.ForEachRow(rows, []any{&sight}, func() error {
-		c.report(Mismatch{Sight: sight, Log: text("a tree")})
-		return nil
-	}); err != nil {
-		return fmt.Errorf("find trees of %s that are lost: %w", c.workspaceID, err)
-	}
-	rows, err = db.Query(ctx, `
-		SELECT k.sight, k.level, k.tile FROM event_tile k LEFT JOIN event_tree t ON t.workspace_id = k.workspace_id AND t.sight = k.sight
-		 WHERE k.workspace_id = $1 AND k.tile * 256 >= coalesce(t.size, 0) >> (8 * k.level)`, c.workspaceID)
-	if err != nil {
-		return fmt.Errorf("find tiles of %s that no tree has: %w", c.workspaceID, err)
 	}
 	var (
 		level int
 		tile  int64
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&sight, &level, &tile}, func() error {
-		c.report(Mismatch{Sight: sight, Tile: fmt.Sprintf("%d/%d", level, tile), Stored: text("a tile")})
-		return nil
-	}); err != nil {
+	if err := pg.ForEach(ctx, db, `
+		SELECT k.sight, k.level, k.tile FROM event_tile k LEFT JOIN event_tree t ON t.workspace_id = k.workspace_id AND t.sight = k.sight
+		 WHERE k.workspace_id = $1 AND k.tile * 256 >= coalesce(t.size, 0) >> (8 * k.level)`,
+		[]any{c.workspaceID}, []any{&sight, &level, &tile}, func() error {
+			c.report(Mismatch{Sight: sight, Tile: fmt.Sprintf("%d/%d", level, tile), Stored: text("a tile")})
+			return nil
+		}); err != nil {
 		return fmt.Errorf("find tiles of %s that no tree has: %w", c.workspaceID, err)
 	}
 	return nil
@@ -304,22 +294,18 @@ func (c *Check) compareStored(ctx context.Context, db Querier, s Sight, tiles []
 	for i := range tiles {
 		ats[i], indexes[i] = int16(tiles[i].Level), tiles[i].Index
 	}
-	rows, err := db.Query(ctx, `
-		SELECT w.n, k.hashes, k.through FROM unnest($3::smallint[], $4::bigint[]) WITH ORDINALITY AS w (level, tile, n)
-		  JOIN event_tile k ON k.workspace_id = $1 AND k.sight = $2 AND k.level = w.level AND k.tile = w.tile`,
-		c.workspaceID, s, ats, indexes)
-	if err != nil {
-		return fmt.Errorf("read tiles of %s: %w", c.workspaceID, err)
-	}
 	stored := make([]storedTile, len(tiles))
 	var (
 		n    int
 		tile storedTile
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&n, &tile.hashes, &tile.through}, func() error {
-		stored[n-1] = storedTile{bytes.Clone(tile.hashes), tile.through}
-		return nil
-	}); err != nil {
+	if err := pg.ForEach(ctx, db, `
+		SELECT w.n, k.hashes, k.through FROM unnest($3::smallint[], $4::bigint[]) WITH ORDINALITY AS w (level, tile, n)
+		  JOIN event_tile k ON k.workspace_id = $1 AND k.sight = $2 AND k.level = w.level AND k.tile = w.tile`,
+		[]any{c.workspaceID, s, ats, indexes}, []any{&n, &tile.hashes, &tile.through}, func() error {
+			stored[n-1] = storedTile{bytes.Clone(tile.hashes), tile.through}
+			return nil
+		}); err != nil {
 		return fmt.Errorf("read tiles of %s: %w", c.workspaceID, err)
 	}
 	for i := range tiles {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/tlogcheckpoint"
 )
 
@@ -65,14 +66,6 @@ func ReadStates(ctx context.Context, db Querier, workspaceIDs []string) (map[str
 	for _, id := range workspaceIDs {
 		states[id] = &Trees{WithoutPay: Empty(id), WithPay: Empty(id)}
 	}
-	rows, err := db.Query(ctx, `
-		SELECT t.workspace_id, t.sight, t.position, t.chain, t.size, t.root, c.origin, c.line
-		  FROM event_tree t
-		  LEFT JOIN event_cosignature c ON c.workspace_id = t.workspace_id AND c.sight = t.sight AND `+sameCheckpoint+`
-		 WHERE t.workspace_id = ANY ($1) ORDER BY c.witness`, workspaceIDs)
-	if err != nil {
-		return nil, fmt.Errorf("read the states of trees: %w", err)
-	}
 	var (
 		id             string
 		sight          Sight
@@ -80,16 +73,21 @@ func ReadStates(ctx context.Context, db Querier, workspaceIDs []string) (map[str
 		chain, root    []byte
 		origin, line   *string
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&id, &sight, &position, &chain, &size, &root, &origin, &line}, func() error {
-		if line != nil {
-			if states[id].cosignatures == nil {
-				states[id].cosignatures = map[Sight][]Cosignature{}
+	if err := pg.ForEach(ctx, db, `
+		SELECT t.workspace_id, t.sight, t.position, t.chain, t.size, t.root, c.origin, c.line
+		  FROM event_tree t
+		  LEFT JOIN event_cosignature c ON c.workspace_id = t.workspace_id AND c.sight = t.sight AND `+sameCheckpoint+`
+		 WHERE t.workspace_id = ANY ($1) ORDER BY c.witness`,
+		[]any{workspaceIDs}, []any{&id, &sight, &position, &chain, &size, &root, &origin, &line}, func() error {
+			if line != nil {
+				if states[id].cosignatures == nil {
+					states[id].cosignatures = map[Sight][]Cosignature{}
+				}
+				states[id].cosignatures[sight] = append(states[id].cosignatures[sight], Cosignature{*origin, *line})
 			}
-			states[id].cosignatures[sight] = append(states[id].cosignatures[sight], Cosignature{*origin, *line})
-		}
-		*states[id].Of(sight) = State{position, [32]byte(chain), size, tlog.Hash(root)}
-		return nil
-	}); err != nil {
+			*states[id].Of(sight) = State{position, [32]byte(chain), size, tlog.Hash(root)}
+			return nil
+		}); err != nil {
 		return nil, fmt.Errorf("read the states of trees: %w", err)
 	}
 	return states, nil

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
@@ -65,27 +66,24 @@ func NewRebuild(ctx context.Context, tx pgx.Tx, workspaceID string, lost bool) (
 		return nil, fmt.Errorf("lock the trees of %s: %w", workspaceID, err)
 	}
 	r.begun = true
-	rows, err := tx.Query(ctx, `
-		SELECT sight, position, chain, size, root, 'stored' FROM event_tree WHERE workspace_id = $1
-		 UNION ALL SELECT sight, position, chain, size, root, 'cosigned by ' || witness FROM event_cosignature WHERE workspace_id = $1
-		 ORDER BY 2`, workspaceID)
-	if err != nil {
-		return nil, fmt.Errorf("read the published trees of %s: %w", workspaceID, err)
-	}
 	var (
 		sight       Sight
 		p           publishedState
 		chain, root []byte
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&sight, &p.Position, &chain, &p.Size, &root, &p.by}, func() error {
-		p.Chain, p.Root = [32]byte(chain), tlog.Hash(root)
-		for _, t := range r.trees {
-			if t.sight == sight {
-				t.published, t.known = append(t.published, p), true
+	if err := pg.ForEach(ctx, tx, `
+		SELECT sight, position, chain, size, root, 'stored' FROM event_tree WHERE workspace_id = $1
+		 UNION ALL SELECT sight, position, chain, size, root, 'cosigned by ' || witness FROM event_cosignature WHERE workspace_id = $1
+		 ORDER BY 2`,
+		[]any{workspaceID}, []any{&sight, &p.Position, &chain, &p.Size, &root, &p.by}, func() error {
+			p.Chain, p.Root = [32]byte(chain), tlog.Hash(root)
+			for _, t := range r.trees {
+				if t.sight == sight {
+					t.published, t.known = append(t.published, p), true
+				}
 			}
-		}
-		return nil
-	}); err != nil {
+			return nil
+		}); err != nil {
 		return nil, fmt.Errorf("read the published trees of %s: %w", workspaceID, err)
 	}
 	return r, nil

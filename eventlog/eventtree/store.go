@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
@@ -205,7 +206,13 @@ var errEntryTooLong = fmt.Errorf("an event has more than %d bytes, the most of a
 // bytes; nil: the tree does not have that many leaves, or the first of them was published before
 // oldest. position is the position of the log up to which the tree is built.
 func ReadBundle(ctx context.Context, db Querier, workspaceID string, s Sight, p Path, oldest time.Time) (bundle []byte, position int64, err error) {
-	rows, err := db.Query(ctx, `
+	var (
+		at    int64
+		event string
+		made  *time.Time
+		n     int
+	)
+	err = pg.ForEach(ctx, db, `
 		WITH tree AS MATERIALIZED (
 			SELECT t.position, t.size, coalesce((SELECT k.through FROM event_tile k
 			         WHERE k.workspace_id = $1 AND k.sight = $2 AND k.level = 0 AND k.tile = $3::bigint - 1), 0) AS after
@@ -217,17 +224,7 @@ func ReadBundle(ctx context.Context, db Querier, workspaceID string, s Sight, p 
 			SELECT position, public_event AS event, created_at FROM event_log
 			 WHERE workspace_id = $1 AND position > (SELECT after FROM tree) AND position <= (SELECT position FROM tree)
 			   AND public_event IS NOT NULL`+s.condition()+`
-			 ORDER BY position LIMIT 256) e LIMIT $4)`, workspaceID, s, p.Index, p.Width)
-	if err != nil {
-		return nil, 0, fmt.Errorf("read a bundle of the tree %s of %s: %w", s, workspaceID, err)
-	}
-	var (
-		at    int64
-		event string
-		made  *time.Time
-		n     int
-	)
-	_, err = pgx.ForEachRow(rows, []any{&at, &event, &made}, func() error {
+			 ORDER BY position LIMIT 256) e LIMIT $4)`, []any{workspaceID, s, p.Index, p.Width}, []any{&at, &event, &made}, func() error {
 		switch {
 		case made == nil:
 			position = at

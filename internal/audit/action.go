@@ -1,6 +1,9 @@
 package audit
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Action is a kind of change.
 type Action string
@@ -56,78 +59,46 @@ func Actions() []Action {
 }
 
 // Label describes the action for people. An unknown action, from a newer program, is its own label.
-func (a Action) Label() string {
-	switch a {
-	case WorkspaceCreate:
-		return "Created workspace"
-	case WorkspaceSet:
-		return "Changed workspace"
-	case WorkspaceTestMail:
-		return "Sent a test mail"
-	case WorkspaceMove:
-		return "Moved workspace"
-	case KeyCreate:
-		return "Created API key"
-	case KeyRotate:
-		return "Rotated API key"
-	case KeyRevoke:
-		return "Revoked API key"
-	case KeySetLimit:
-		return "Changed the limit of API key"
-	case KeyRename:
-		return "Renamed API key"
-	case WebhookCreate:
-		return "Added webhook"
-	case WebhookEdit:
-		return "Edited webhook"
-	case WebhookDelete:
-		return "Deleted webhook"
-	case WebhookRotateSecret:
-		return "Rotated the secret of webhook"
-	case WebhookTest:
-		return "Sent a test to webhook"
-	case WebhookTurnOn:
-		return "Turned on webhook"
-	case WebhookTurnOff:
-		return "Turned off webhook"
-	case WebhookPause:
-		return "Paused webhook"
-	case WebhookResume:
-		return "Resumed webhook"
-	case WebhookSendMissed:
-		return "Sent missed events to webhook"
-	case WebhookRecover:
-		return "Sent again what waited for or failed to webhook"
-	case DeliveryResend:
-		return "Sent again"
-	case DeliveryRetry:
-		return "Tried again before its time"
-	case EntrySkip:
-		return "Skipped entry"
-	case EntryRestore:
-		return "Restored skipped entry"
-	case EntryRetry:
-		return "Tried again the entry"
-	case PersonForget:
-		return "Forgot a person"
-	case AnomalyAcknowledge:
-		return "Acknowledged anomalies"
-	case Rebuild:
-		return "Rebuilt read models"
-	case RetentionSet:
-		return "Changed the retention"
-	case SecretKeyRotate:
-		return "Rotated the key for webhooks' secrets"
-	case SecretKeyGiveUp:
-		return "Gave up a lost key for webhooks' secrets"
-	case LinkCreate:
-		return "Made a sign-in link"
-	case SignIn:
-		return "Signed in"
-	case SignOut:
-		return "Signed out"
-	}
-	return string(a)
+func (a Action) Label() string { return cmp.Or(labels[a], string(a)) }
+
+// labels has the label of each action.
+//
+//nolint:gochecknoglobals // a constant table
+var labels = map[Action]string{
+	WorkspaceCreate:     "Created workspace",
+	WorkspaceSet:        "Changed workspace",
+	WorkspaceTestMail:   "Sent a test mail",
+	WorkspaceMove:       "Moved workspace",
+	KeyCreate:           "Created API key",
+	KeyRotate:           "Rotated API key",
+	KeyRevoke:           "Revoked API key",
+	KeySetLimit:         "Changed the limit of API key",
+	KeyRename:           "Renamed API key",
+	WebhookCreate:       "Added webhook",
+	WebhookEdit:         "Edited webhook",
+	WebhookDelete:       "Deleted webhook",
+	WebhookRotateSecret: "Rotated the secret of webhook",
+	WebhookTest:         "Sent a test to webhook",
+	WebhookTurnOn:       "Turned on webhook",
+	WebhookTurnOff:      "Turned off webhook",
+	WebhookPause:        "Paused webhook",
+	WebhookResume:       "Resumed webhook",
+	WebhookSendMissed:   "Sent missed events to webhook",
+	WebhookRecover:      "Sent again what waited for or failed to webhook",
+	DeliveryResend:      "Sent again",
+	DeliveryRetry:       "Tried again before its time",
+	EntrySkip:           "Skipped entry",
+	EntryRestore:        "Restored skipped entry",
+	EntryRetry:          "Tried again the entry",
+	PersonForget:        "Forgot a person",
+	AnomalyAcknowledge:  "Acknowledged anomalies",
+	Rebuild:             "Rebuilt read models",
+	RetentionSet:        "Changed the retention",
+	SecretKeyRotate:     "Rotated the key for webhooks' secrets",
+	SecretKeyGiveUp:     "Gave up a lost key for webhooks' secrets",
+	LinkCreate:          "Made a sign-in link",
+	SignIn:              "Signed in",
+	SignOut:             "Signed out",
 }
 
 // EntryName names an entry of the log as the object of a change.

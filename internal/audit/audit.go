@@ -75,24 +75,20 @@ func (t *Trail) Page(ctx context.Context, workspaceID string, f Filter, olderTha
 	if !f.Until.IsZero() && f.Until.Before(olderThan.At) {
 		olderThan = Position{At: f.Until}
 	}
-	rows, err := t.pool.Query(ctx, `
-		SELECT at, audit_id, person, issuer, subject, via, action, object_id, object_name, detail FROM console_audit
-		 WHERE workspace_id = $1 AND (at, audit_id) < ($2, $3) AND at >= $5
-		   AND ($6 = '' OR strpos(lower(person), lower($6)) > 0 OR subject = $6)
-		   AND ($7 = '' OR action = $7)
-		 ORDER BY at DESC, audit_id DESC LIMIT $4`, workspaceID, olderThan.At, olderThan.ID, limit+1, f.Since, f.Who, string(f.Action))
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot read the audit trail: %w", err)
-	}
 	var positions []Position
-	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Change, error) {
+	list, err = pg.Collect(ctx, t.pool, func(row pgx.CollectableRow) (Change, error) {
 		c, p := Change{WorkspaceID: workspaceID}, Position{}
 		a := &c.Actor
 		err := row.Scan(&p.At, &p.ID, &a.Name, &a.Issuer, &a.Subject, &a.Via, &c.Action, &c.ObjectID, &c.ObjectName, &c.Detail)
 		c.At = p.At.UTC()
 		positions = append(positions, p)
 		return c, err
-	})
+	}, `
+		SELECT at, audit_id, person, issuer, subject, via, action, object_id, object_name, detail FROM console_audit
+		 WHERE workspace_id = $1 AND (at, audit_id) < ($2, $3) AND at >= $5
+		   AND ($6 = '' OR strpos(lower(person), lower($6)) > 0 OR subject = $6)
+		   AND ($7 = '' OR action = $7)
+		 ORDER BY at DESC, audit_id DESC LIMIT $4`, workspaceID, olderThan.At, olderThan.ID, limit+1, f.Since, f.Who, string(f.Action))
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot read the audit trail: %w", err)
 	}

@@ -225,6 +225,16 @@ func ParseTarget(address string) (*Target, error) {
 	return t, nil
 }
 
+// Hosts are the servers without user names and passwords.
+func (t *Target) Hosts() string {
+	var hosts []string
+	for server := range strings.SplitSeq(t.Servers, ",") {
+		_, host, _ := strings.Cut(server, "://")
+		hosts = append(hosts, host[strings.LastIndex(host, "@")+1:])
+	}
+	return strings.Join(hosts, ", ")
+}
+
 func (t *Target) set(name, value string) error {
 	switch name {
 	case "stream":

@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -120,6 +121,28 @@ func (e *Env) Print(v any, text func(io.Writer) error) error {
 		return fmt.Errorf("cannot write the result: %w", err)
 	}
 	return nil
+}
+
+// Line returns the text of a result for Print: text in lines of its own, and notes about it on
+// standard error.
+func (e *Env) Line(text string, notes ...string) func(io.Writer) error {
+	return func(out io.Writer) error {
+		for _, note := range notes {
+			fmt.Fprintln(e.ErrOut, note)
+		}
+		_, err := fmt.Fprintln(out, text)
+		return err
+	}
+}
+
+// Table writes a list in columns, whose cells are separated by tabs in head and in each line.
+func Table[T any](out io.Writer, head string, list []T, line func(*T) string) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, head)
+	for i := range list {
+		fmt.Fprintln(table, line(&list[i]))
+	}
+	return table.Flush()
 }
 
 // Confirm asks the person whether to go on, unless a flag --yes has said so.

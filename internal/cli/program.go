@@ -7,15 +7,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 )
 
 // Complete gives the root of a program what all programs have: the answers to mistyped command
 // lines, the commands version and help, and the examples. In examples, the path of each command is
 // in brackets above the lines that its help shows.
 func (e *Env) Complete(root *cobra.Command, examples string) {
-	root.Version = fmt.Sprint(root.Name(), " ", buildinfo.Read())
+	root.Version = fmt.Sprint(root.Name(), " ", ReadBuildInfo())
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Args = NoSuchCommand

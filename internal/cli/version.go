@@ -2,11 +2,8 @@ package cli
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 )
 
 // versionCommand reads no settings, so that it answers whatever is wrong with them.
@@ -16,11 +13,8 @@ func (e *Env) versionCommand() *cobra.Command {
 		Short: "Show the version",
 		Args:  ExactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			info := buildinfo.Read()
-			return e.Print(info, func(out io.Writer) error {
-				_, err := fmt.Fprintln(out, cmd.Root().Name(), info)
-				return err
-			})
+			info := ReadBuildInfo()
+			return e.Print(info, e.Line(fmt.Sprint(cmd.Root().Name(), " ", info)))
 		},
 	}
 }

@@ -102,6 +102,9 @@ func New(cfg Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the console's address is %q: %w", cfg.URL, err)
 	}
+	if err := pages.ClearScratch(); err != nil {
+		cfg.Logger.Warn("cannot remove the temporary files of workbooks", "error", err)
+	}
 	c := &Console{sessions: cfg.Sessions, trail: cfg.Audit, site: newSite(&cfg, at.Secure), slow: newSlow(pg.Size(cfg.Pool))}
 	if c.assets, err = web.LoadAssets(); err != nil {
 		return nil, err
@@ -130,19 +133,18 @@ func New(cfg Config) (*Console, error) {
 			return nil, err
 		}
 	}
-	namer := pages.NewNamer(pages.Namer{Reader: cfg.Reader, Timeout: cfg.BesideTimeout})
-	c.keys = &pages.Keys{Pool: cfg.Pool, Store: cfg.Keys, Counts: counts, APIURL: cfg.APIURL}
-	c.webhooks = &pages.Webhooks{
-		Pool: cfg.Pool, Namer: namer, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout, Mail: cfg.Mailer.Enabled(),
-	}
 	replayer, err := replay.New(replay.Config{Pool: cmp.Or(cfg.LogPool, cfg.Pool), Clock: cfg.Clock})
 	if err != nil {
 		return nil, err
 	}
-	c.events = &pages.Events{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Reader: cfg.Reader, Namer: namer, Replayer: replayer, Anomalies: unusual, Retention: cfg.Settings.Retention, BesideTimeout: cfg.BesideTimeout}
 	c.data = pages.NewData(pages.Data{Reader: cfg.Reader, Replayer: replayer, Log: cfg.Log, Retention: cfg.Settings.Retention, BesideTimeout: cfg.BesideTimeout})
+	c.keys = &pages.Keys{Pool: cfg.Pool, Store: cfg.Keys, Counts: counts, APIURL: cfg.APIURL}
+	c.webhooks = &pages.Webhooks{
+		Pool: cfg.Pool, Data: c.data, Store: cfg.Webhooks, Settings: cfg.Settings, TestTimeout: cfg.TestTimeout, Mail: cfg.Mailer.Enabled(),
+	}
+	c.events = &pages.Events{Pool: cfg.Pool, Feed: cfg.Feed, Webhooks: cfg.Webhooks, Reader: cfg.Reader, Data: c.data, Replayer: replayer, Anomalies: unusual, Retention: cfg.Settings.Retention, BesideTimeout: cfg.BesideTimeout}
 	c.search = &pages.Search{Data: c.data, Events: c.events}
-	c.requests = &pages.Requests{Pool: cfg.Pool, Namer: namer, Keys: cfg.Keys, Rollups: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}
+	c.requests = &pages.Requests{Pool: cfg.Pool, Data: c.data, Keys: cfg.Keys, Rollups: counts, Retention: cfg.Settings.Retention, APIURL: cfg.APIURL}
 	c.settings = &pages.Settings{Pool: cfg.Pool, Workspaces: workspaces, Mailer: cfg.Mailer, Signing: cfg.Signing, Host: host, KeysURL: cfg.APIURL + reference.KeysPath}
 	if c.handler, err = c.router(); err != nil {
 		return nil, err

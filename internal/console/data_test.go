@@ -150,10 +150,17 @@ func TestData(t *testing.T) {
 
 	viewer.get("/data/invoices").has("INV-1", `href="/data/invoices/in_1"`, `href="/data/clients/cl_1"`, "Northwind &lt;b&gt;Clinic", "1,275.71", "October 2026", "sent", "Add up all of it", "Unpaid").hasNot(pay...)
 	viewer.get("/data/invoices?open=true&date_from=2026-10-01&date_to=2026-10-31").has("INV-1", "In all of this selection", "Not paid yet", "From: 2026-10-01", `href="/data/invoices?date_from=2026-10-01&amp;open=true"`, "/files/invoices.csv?date_from=2026-10-01&amp;date_to=2026-10-31&amp;open=true").hasNot(pay...)
-	whole := "An invoice counts in full when any of its days lies in the range"
-	viewer.get("/data/invoices?date_from=2026-10-01").has(whole)
-	viewer.get("/data/invoices?totals=all").has("In all").hasNot(whole)
-	viewer.get("/data/charges?date_from=2026-10-01").has("In all").hasNot(whole)
+	viewer.get("/data/invoices").hasNot("exact period", "any day of their period")
+	viewer.get("/data/invoices?period=2026-10&client_id=cl_1").has("Only invoices of the exact period 2026-10.",
+		`<a href="/data/invoices?client_id=cl_1&amp;date_from=2026-10-01&amp;date_to=2026-10-31">By days: all of October 2026</a>`).hasNot("any day of their period")
+	viewer.get("/data/invoices?date_from=2026-10-01&date_to=2026-10-31").has("Invoices with any day of their period in the range", "Each counts in full.",
+		`<a href="/data/invoices?period=2026-10">Only the exact period 2026-10</a>`)
+	viewer.get("/data/invoices?date_from=2026-10-02&date_to=2026-10-31").has("any day of their period").hasNot("exact period")
+	viewer.get("/data/invoices?period=2026-W40").has("exact period 2026-W40").hasNot("By days")
+	viewer.get("/data/invoices?period=2026-10&date_from=2026-10-01&date_to=2026-10-31").has("exact period 2026-10.", "any day of their period").hasNot("By days", "Only the exact")
+	viewer.get("/data/invoices?by=month").has("the month in which its period begins")
+	viewer.get("/data/charges?date_from=2026-10-01").has("In all", "Charges by their date.")
+	viewer.get("/data/payments?date_to=2026-10-01").has("Payments by the day on which they were confirmed")
 	viewer.get("/data/invoices?date_from=2026-11-01").has("Nothing matches", "There is nothing to add up").hasNot("INV-1")
 	for _, wrong := range []string{"date_from=october", "date_from=2026-10-31&date_to=2026-10-01", "period=2026-13", "date_to=x&totals=all"} {
 		viewer.get("/data/invoices?"+wrong).status(http.StatusOK).has("Must ", `aria-invalid="true"`, "Show all").
@@ -161,7 +168,7 @@ func TestData(t *testing.T) {
 	}
 	viewer.get("/data/invoices").has("After credit").hasNot("Left to pay", "left to pay")
 	viewer.get("/data/charges?totals=all").has("parking", "156.00").hasNot(pay...)
-	admin.get("/data/charges?totals=all").has("parking", "own cost", "311.00", "not billed to the client")
+	admin.get("/data/charges?totals=all").has("parking", "own cost", "311.00", "not billed<")
 	viewer.get("/data/payments?totals=all").has("received from client", "1,000.00").hasNot(pay...)
 	admin.get("/data/payments").has("paid to contractor", "998.59", "Rosa Tran")
 	viewer.get("/data/credits").has("Northwind", "50.00", `href="/data/clients/cl_1"`)
@@ -195,6 +202,55 @@ func TestData(t *testing.T) {
 	viewer.get("/data/charges/ch_1").has("was removed")
 	viewer.get("/data/clients?at=" + web.FormatCursor(&readapi.Place{Position: 1, ID: "\x00"})).status(http.StatusSeeOther)
 	viewer.get("/data/charges").hasNot("parking")
+}
+
+// TestRowsBesideARow: the page of a row has what belongs to it: a client's packages, the movements of
+// credit with their signs, an invoice's credit notes, and what a contractor was paid.
+func TestRowsBesideARow(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	add := s.projecting()
+	add("client.recorded", time.Time{}, `{"client_id":"cl_1","name":"Northwind Clinic"}`)
+	add("client.recorded", time.Time{}, `{"client_id":"cl_2","name":"Ada Clinic"}`)
+	add("contractor.recorded", time.Time{}, `{"contractor_id":"co_1","name":"Rosa Tran"}`)
+	add("contractor.recorded", time.Time{}, `{"contractor_id":"co_2","name":"Olena Koval"}`)
+	add("invoice.recorded", time.Time{}, invoiceOf)
+	issued := s.clock.Now()
+	add("invoice.issued", issued, `{"invoice_id":"in_1","invoice_number":"D-1","amount":"1275.71"}`)
+	add("credit.topped_up", time.Time{}, `{"credit_id":"cr_1","client_id":"cl_1","amount":"1200.00","currency":"EUR","package":{"package_id":"pk_10","service":"Occupational therapy","hours":10,"expires_at":"2027-01-31"}}`)
+	add("credit.topped_up", time.Time{}, `{"credit_id":"cr_2","client_id":"cl_2","amount":"50.00","currency":"CHF"}`)
+	add("credit.applied", time.Time{}, `{"credit_id":"cr_3","client_id":"cl_1","invoice_id":"in_1","amount":"360.00","package_id":"pk_10","hours":3}`)
+	add("invoice.reversed", time.Time{}, `{"invoice_id":"in_1"}`)
+	note := func(id, client, source string) string {
+		return fmt.Sprintf(`{"invoice_id":%q,"invoice_number":%q,"client_id":%q,"period":"2026-10","amount":"12.30","currency":"EUR","kind":"post_payment","source_invoice_id":%q}`, id, strings.ToUpper(id), client, source)
+	}
+	add("credit_note.issued", time.Time{}, note("cn_1", "cl_1", "in_1"))
+	for i := range 120 { // more than a page
+		add("credit_note.issued", time.Time{}, note(fmt.Sprintf("cn_other%d", i), "cl_1", "in_other"))
+	}
+	for i, amount := range []string{"998.59", "1.41"} {
+		add("payout.paid", time.Time{}, fmt.Sprintf(`{"payment_id":"pm_%d","invoice_id":"in_1","contractor_id":"co_1","amount":%q,"currency":"EUR","source":"bank"}`, i, amount))
+	}
+	add("payout.paid", time.Time{}, `{"payment_id":"pm_other","contractor_id":"co_2","amount":"7.00","currency":"EUR","source":"bank"}`)
+	admin, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
+
+	client := viewer.get("/data/clients/cl_1").has("Packages", "pk_10", "Occupational therapy", "1,200.00", "840.00", "2027-01-31", "active",
+		`&#43;1,200.00 <span class="muted">EUR</span>`, `−360.00 <span class="muted">EUR</span>`, `href="/data/invoices?client_id=cl_1&amp;open=true">Open invoices`)
+	client.hasNot("50.00")
+	viewer.get("/data/clients/cl_2").has("Client credit", "50.00").hasNot("Packages")
+	viewer.get("/data/credit-history").has(`&#43;50.00 <span class="muted">CHF</span>`, `−360.00 <span class="muted">EUR</span>`)
+	viewer.get("/data/credits").has(`840.00`, "EUR", "CHF").hasNot("pk_10")
+
+	invoice := viewer.get("/data/invoices/in_1").has("Credit notes", `href="/data/invoices/cn_1"`, "CN_1").hasNot("cn_other")
+	// When a document was issued has a narrow column: how long ago, and the moment in full on hover.
+	invoice.has(`title="`+issued.UTC().Format("2006-01-02 15:04:05 UTC")+`" data-form="when"`, `1,275.71 <span class="muted">EUR</span>`)
+	viewer.get("/data/invoices/cn_1").has("The invoice that it credits", `href="/data/invoices/in_1"`, "INV-1").hasNot("Credit notes")
+	viewer.get("/data/invoices/cn_other1").hasNot("The invoice that it credits")
+
+	admin.get("/data/contractors/co_1").has("Payouts", "998.59", "1.41", "In all: <strong>1,000.00 EUR</strong>", `href="/data/payments?by=contractor&amp;direction=paid_to_contractor"`).hasNot("7.00")
+	viewer.get("/data/contractors/co_1").hasNot("ayout", "998.59", "1,000.00")
+	s.exec(`ALTER TABLE client_credit RENAME TO gone`)
+	viewer.get("/data/credit-history").status(http.StatusOK).has("&#43;50.00").hasNot("CHF")
 }
 
 // TestDataPages: older and newer pages have every row once, with and without filters, and a page whose

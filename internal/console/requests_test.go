@@ -89,6 +89,46 @@ func TestErrorsAreExplained(t *testing.T) {
 	p.get(p.requestPage(list, "/v1/invoices/{id}")).has("req_old").hasNot("curl", "From address", "User agent")
 }
 
+// TestRequestsOfPayAreHidden: a viewer learns that a key with pay:read or margin:read was used, and not
+// what it read: no path, no number of rows, no error, and no answer to a guess.
+func TestRequestsOfPayAreHidden(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	report, _ := s.key(acme, "Monthly report", access.PaymentsRead)
+	s.record(acme, report, requestlog.Record{RequestID: "req_open", Route: "/v1/payments/{id}", Path: "/v1/payments/pm_in", Status: 200, Rows: 1, Bytes: 4321})
+	for i, permission := range []access.Permission{access.PayRead, access.MarginRead} {
+		permissions := []access.Permission{access.PaymentsRead, access.InvoicesRead, access.PayRead, permission}
+		key, _ := s.key(acme, fmt.Sprint("Payroll export ", i), permissions...)
+		s.record(acme, key,
+			requestlog.Record{RequestID: fmt.Sprint("req_pay", i), Route: "/v1/payments/{id}", Path: "/v1/payments/pm_out", Status: 200, Rows: 1, Bytes: 7654},
+			requestlog.Record{RequestID: fmt.Sprint("req_gone", i), Route: "/v1/charges/{id}", Path: "/v1/charges/ch_own", Status: 404, Problem: &requestlog.Problem{Title: "Not found", Detail: "There is no charge ch_own."}},
+			requestlog.Record{RequestID: fmt.Sprint("req_list", i), Route: "/v1/payments", Status: 200, Rows: 8642, Bytes: 9753})
+	}
+	s.record(acme, "key_gone", requestlog.Record{RequestID: "req_unknown", Route: "/v1/payments/{id}", Path: "/v1/payments/pm_out", Status: 200, Rows: 1, Bytes: 7654})
+	admin, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
+	secrets := []string{"pm_out", "ch_own", "8,642", "7.5 KiB", "9.5 KiB", "There is no charge"}
+
+	list := viewer.get("/requests").has("/v1/payments/{id}", "/v1/charges/{id}", "/v1/payments/pm_in", "Payroll export 0", "404").hasNot(secrets...)
+	seen := 0
+	for _, page := range regexp.MustCompile(`<a class="break" href="(/requests/[0-9A-Za-z_-]+)">`).FindAllStringSubmatch(list.body, -1) {
+		if one := viewer.get(page[1]).status(http.StatusOK).hasNot(secrets...); strings.Contains(one.body, "is for admins") {
+			seen++
+		}
+	}
+	if seen != 7 {
+		t.Errorf("%d requests are hidden, want 7", seen)
+	}
+	for _, guess := range []string{"/v1/payments/pm_out", "/v1/charges/ch_own"} {
+		viewer.get("/requests?find="+url.QueryEscape(guess)).has("No request matches").hasNot("Payroll export 0</a>", `href="/requests/`)
+		admin.get("/requests?find="+url.QueryEscape(guess)).has("Payroll export 0</a>", guess)
+	}
+	admin.get("/requests").has("/v1/payments/pm_out", "8,642", "/v1/charges/ch_own").hasNot("{id}")
+	viewer.get("/requests?find=/v1/payments/pm_in").has("Monthly report</a>")
+	if got := viewer.listed(viewer.get("/requests?find=req_pay0")); !slices.Equal(got, []string{"req_pay0"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 // listed are the request ids of a list, by the pages of its requests.
 func (p *person) listed(list *answer) (ids []string) {
 	p.t.Helper()

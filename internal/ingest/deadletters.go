@@ -211,7 +211,7 @@ func (s *OutboxSource) deadError(what string, err error) error {
 	if of, ok := errors.AsType[*pgconn.PgError](err); err == nil || ok && of.Code == "42P01" {
 		return nil
 	}
-	return fmt.Errorf("%s the dead letters of the outbox: %w", what, err)
+	return cmp.Or(explain(err), fmt.Errorf("%s the dead letters of the outbox: %w", what, err))
 }
 
 // Letters is of DeadLetters.
@@ -283,7 +283,7 @@ func (s *StreamSource) deadSubject() string { return s.target.Subject + streamDe
 // graveyard is the stream of the dead letters.
 func (s *StreamSource) graveyard(ctx context.Context) (stream jetstream.Stream, err error) {
 	if !s.conn.IsConnected() {
-		return nil, cmp.Or(s.conn.LastError(), errNotConnected)
+		return nil, s.away()
 	}
 	name, err := s.js.StreamNameBySubject(ctx, s.deadSubject())
 	if err == nil {

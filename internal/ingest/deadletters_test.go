@@ -328,13 +328,13 @@ func TestRightsOnDeadLetters(t *testing.T) {
 func TestASourceThatIsAway(t *testing.T) {
 	t.Parallel()
 	stream := testkit.Must(ingest.OpenStream(ingest.StreamConfig{Target: testkit.Must(bus.ParseTarget("nats://u:hunter2@127.0.0.1:1/"))(t), Bus: bus.Config{Name: "test", Logger: testkit.Discard()}}))(t)
-	outbox := testkit.Must(ingest.OpenOutbox(t.Context(), testkit.Must(ingest.ParseTarget("postgres://u:hunter2@127.0.0.1:1/shop"))(t)))(t)
+	outbox := testkit.Must(ingest.OpenOutbox(t.Context(), testkit.Must(ingest.ParseTarget("postgres://u:hunter2@127.0.0.1:1/shop"))(t), testkit.Discard()))(t)
 	for want, source := range map[string]ingest.Source{"LEDGERFEED/ledgerfeed": stream, "127.0.0.1/shop/watermill_ledgerfeed": outbox} {
 		t.Cleanup(source.Close)
 		if _, err := source.Waiting(t.Context()); source.Name() != want || err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", source.Name(), err)
-		} else {
-			t.Log(err)
+		} else if want := "127.0.0.1:1"; !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "which LEDGERFEED_INGEST_URL names: ") != 1 || !strings.Contains(err.Error(), "; check that ") {
+			t.Errorf("%s does not say %s, its setting and what to do: %v", source.Name(), want, err)
 		}
 	}
 }

@@ -6,17 +6,21 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -76,20 +80,34 @@ type OutboxSource struct {
 	topic   string
 	schema  wsql.DefaultPostgreSQLSchema
 	offsets wsql.DefaultPostgreSQLOffsetsAdapter
+	logger  *slog.Logger
 	ready   bool // the tables exist
 }
 
 // OpenOutbox prepares to read an outbox; it does not connect yet.
-func OpenOutbox(ctx context.Context, target *Target) (*OutboxSource, error) {
+func OpenOutbox(ctx context.Context, target *Target, logger *slog.Logger) (*OutboxSource, error) {
 	pool, err := pg.Open(ctx, target.URL, pg.Options{MaxConns: connections, Later: true})
 	if err != nil {
-		return nil, fmt.Errorf("open the database of the outbox: %w", err)
+		return nil, cmp.Or(explain(err), fmt.Errorf("open the database of the outbox: %w", err))
 	}
-	return &OutboxSource{pool: pool, topic: target.Topic, schema: wsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batchSize}}, nil
+	return &OutboxSource{pool: pool, topic: target.Topic, logger: logger, schema: wsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batchSize}}, nil
 }
 
 // Close closes the connections.
 func (s *OutboxSource) Close() { s.pool.Close() }
+
+// setting has the address of the source.
+const setting = "LEDGERFEED_INGEST_URL"
+
+// explain says in words why there is no connection to the producer's database, or which account lacks
+// rights there; nil: err has another cause. Its result hides err, so that nobody takes it for an error
+// of the log's own database.
+func explain(err error) error {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Forbidden(err) {
+		return fmt.Errorf("%s: the account in %s needs the rights that docs/operations/ingest.md lists", refused.Message, setting)
+	}
+	return pg.ExplainConnection(err, setting, "which "+setting+" names")
+}
 
 // deadSchema is the schema of the table of dead letters, whose payloads may be anything.
 func deadSchema() wsql.DefaultPostgreSQLSchema {
@@ -101,7 +119,14 @@ func (s *OutboxSource) prepare(ctx context.Context) error {
 	if s.ready {
 		return nil
 	}
+	var (
+		made   bool
+		others []string
+	)
 	err := pg.InTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, lookForOutboxes, s.schema.MessagesTable(s.topic)).Scan(&made, &others); err != nil {
+			return fmt.Errorf("look for the table of the outbox: %w", err)
+		}
 		for topic, schema := range map[string]wsql.DefaultPostgreSQLSchema{s.topic: s.schema, s.topic + deadSuffix: deadSchema()} {
 			queries, err := schema.SchemaInitializingQueries(wsql.SchemaInitializingQueriesParams{Topic: topic})
 			if err == nil {
@@ -125,8 +150,21 @@ func (s *OutboxSource) prepare(ctx context.Context) error {
 		return execute(ctx, tx, first)
 	})
 	s.ready = err == nil
-	return err
+	if s.ready && made {
+		s.logger.WarnContext(ctx, "made the outbox's table, because there was none of this name; if your product writes to another one, correct topic in "+setting,
+			"table", s.Name(), "other_outboxes", strings.Join(others, " "))
+	}
+	return cmp.Or(explain(err), err)
 }
+
+// lookForOutboxes says whether a table is missing, and which tables look like outboxes. Those of
+// offsets and dead letters do not.
+const lookForOutboxes = `
+	SELECT to_regclass($1) IS NULL, ARRAY(
+	  SELECT relname::text FROM pg_class
+	   WHERE relkind IN ('r', 'p') AND starts_with(relname, 'watermill_') AND NOT starts_with(relname, 'watermill_offsets_')
+	     AND right(relname, 5) <> '_dead' AND pg_table_is_visible(oid)
+	   ORDER BY relname LIMIT 5)`
 
 // makeMissing creates a table if it does not exist. It checks first because CREATE TABLE IF NOT
 // EXISTS needs the right to create tables even if the table exists.
@@ -158,7 +196,7 @@ func (s *OutboxSource) Next(ctx context.Context) (*Batch, error) {
 	}
 	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
-		return nil, fmt.Errorf("read the outbox: %w", err)
+		return nil, cmp.Or(explain(err), fmt.Errorf("read the outbox: %w", err))
 	}
 	rows, faults, err := s.read(ctx, tx)
 	if err != nil || len(rows) == 0 {
@@ -197,7 +235,7 @@ func (s *OutboxSource) read(ctx context.Context, tx pgx.Tx) (list []wsql.Row, fa
 	}
 	rows, err := tx.Query(ctx, q.Query, q.Args...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the outbox: %w", err)
+		return nil, nil, cmp.Or(explain(err), fmt.Errorf("read the outbox: %w", err))
 	}
 	defer rows.Close()
 	for rows.Next() {

@@ -49,7 +49,7 @@ func (p *producer) publish(commit bool, messages ...*message.Message) {
 
 func (p *producer) source() ingest.Source {
 	p.t.Helper()
-	return testkit.Must(ingest.OpenOutbox(context.Background(), testkit.Must(ingest.ParseTarget(p.url))(p.t)))(p.t)
+	return testkit.Must(ingest.OpenOutbox(context.Background(), testkit.Must(ingest.ParseTarget(p.url))(p.t), testkit.Discard()))(p.t)
 }
 
 func msg(id, payload string) *message.Message { return message.NewMessage(id, []byte(payload)) }

@@ -180,7 +180,13 @@ func (s *StreamSource) begin(ctx context.Context, at uint64, created time.Time) 
 // ask looks the stream up, and when it was created.
 func (s *StreamSource) ask(ctx context.Context) (stream jetstream.Stream, made time.Time, err error) {
 	s.checked = time.Now() // not the injected clock: this limits the load on the broker
+	if !s.conn.IsConnected() {
+		return nil, made, s.away()
+	}
 	stream, err = s.js.Stream(ctx, s.target.Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, made, fmt.Errorf("the broker at %s has no stream %s: make it, or correct stream in %s", s.target.Hosts(), s.target.Stream, setting)
+	}
 	if err != nil {
 		return nil, made, fmt.Errorf("look for the stream %s: %w", s.target.Stream, err)
 	}
@@ -226,7 +232,7 @@ func (s *StreamSource) gather(ctx context.Context) (*Batch, error) {
 	}
 	if len(b.Messages) == 0 {
 		if !s.conn.IsConnected() {
-			return nil, errNotConnected
+			return nil, s.away()
 		}
 		return nil, nil
 	}
@@ -242,7 +248,18 @@ func (s *StreamSource) gather(ctx context.Context) (*Batch, error) {
 	return b, nil
 }
 
-var errNotConnected = errors.New("there is no connection to NATS")
+// away says that there is no connection to the broker, and what to do.
+func (s *StreamSource) away() error {
+	what := "check that NATS runs there, that " + setting + " has the right host and port, and that no firewall is between"
+	err := s.conn.LastError()
+	switch {
+	case err == nil:
+		err = nats.ErrNoServers
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
+		what = "correct the user, the password or creds in " + setting
+	}
+	return fmt.Errorf("there is no connection to the message broker at %s, which %s names: %w; %s", s.target.Hosts(), setting, err, what)
+}
 
 // metadataSequence is the metadata key for a message's sequence in the stream.
 const metadataSequence = "stream_sequence"

@@ -35,7 +35,9 @@ const mostListed = 100
 // ReadStatus reads the progress of every relay that ever ran on the database. With a workspaceID,
 // it covers that workspace only; empty: all.
 func ReadStatus(ctx context.Context, pool pg.DB, workspaceID string) ([]Status, error) {
-	rows, err := pool.Query(ctx, `
+	list, err := pg.Collect(ctx, pool, func(row pgx.CollectableRow) (s Status, err error) {
+		return s, row.Scan(&s.Name, &s.Position, &s.Visible, &s.LagEntries, &s.LagSeconds, &s.Failing)
+	}, `
 		SELECT substr(n.consumer, length($1) + 1), sum(coalesce(c.position, 0))::bigint, sum(v.position)::bigint,
 		       sum(greatest(v.position - coalesce(c.position, 0), 0))::bigint,
 		       coalesce(extract(epoch FROM clock_timestamp() - min(coalesce(e.appended_at, e.created_at))), 0)::float8,
@@ -49,12 +51,6 @@ func ReadStatus(ctx context.Context, pool pg.DB, workspaceID string) ([]Status, 
 	if err != nil {
 		return nil, fmt.Errorf("read the checkpoints of relays: %w", err)
 	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Status, err error) {
-		return s, row.Scan(&s.Name, &s.Position, &s.Visible, &s.LagEntries, &s.LagSeconds, &s.Failing)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the checkpoints of relays: %w", err)
-	}
 	for i := range list {
 		if list[i].Errors, err = readFailing(ctx, pool, list[i].Name, workspaceID); err != nil {
 			return nil, err
@@ -64,14 +60,10 @@ func ReadStatus(ctx context.Context, pool pg.DB, workspaceID string) ([]Status, 
 }
 
 func readFailing(ctx context.Context, pool pg.DB, name, workspaceID string) ([]Failing, error) {
-	rows, err := pool.Query(ctx, `
+	list, err := pg.Collect(ctx, pool, pgx.RowToStructByPos[Failing], `
 		SELECT workspace_id, position + 1, coalesce(error, ''), retry_at FROM log_checkpoint
 		 WHERE consumer = $1 AND failures > 0 AND ($2 = '' OR workspace_id = $2)
 		 ORDER BY workspace_id LIMIT $3`, Consumer(name), workspaceID, mostListed)
-	if err != nil {
-		return nil, fmt.Errorf("read which workspaces the relay %s cannot send: %w", name, err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Failing])
 	if err != nil {
 		return nil, fmt.Errorf("read which workspaces the relay %s cannot send: %w", name, err)
 	}

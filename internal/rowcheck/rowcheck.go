@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Querier is a pool, a connection or a transaction.
@@ -82,11 +83,7 @@ func Folded(s *domain.State) []string {
 // position, the columns that find the row, and its fragments.
 func Stored(ctx context.Context, q Querier, workspaceID string) (list []string, err error) {
 	for _, sql := range selects() {
-		rows, err := q.Query(ctx, sql+` WHERE workspace_id = $1`, workspaceID)
-		if err != nil {
-			return nil, fmt.Errorf("read the stored rows: %w", err)
-		}
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		lines, err := pg.Collect(ctx, q, pgx.RowTo[string], sql+` WHERE workspace_id = $1`, workspaceID)
 		if err != nil {
 			return nil, fmt.Errorf("read the stored rows: %w", err)
 		}

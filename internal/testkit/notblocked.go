@@ -66,7 +66,10 @@ const notBlockedEvery = 10 * time.Millisecond
 
 // blockedBy returns the sessions that wait behind a session, by pid, each with its statement.
 func blockedBy(ctx context.Context, conn *pgx.Conn, holder uint32) (map[int32]string, error) {
-	rows, err := conn.Query(ctx, `
+	found := map[int32]string{}
+	var pid int32
+	var query string
+	err := pg.ForEach(ctx, conn, `
 		WITH RECURSIVE waiting AS MATERIALIZED (
 			SELECT pid, pg_blocking_pids(pid) AS blockers, query FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'
@@ -75,14 +78,7 @@ func blockedBy(ctx context.Context, conn *pgx.Conn, holder uint32) (map[int32]st
 			UNION
 			SELECT waiting.pid FROM waiting JOIN behind ON behind.pid = ANY (waiting.blockers)
 		)
-		SELECT pid, query FROM waiting WHERE pid IN (SELECT pid FROM behind)`, int32(holder))
-	if err != nil {
-		return nil, fmt.Errorf("read who waits: %w", err)
-	}
-	found := map[int32]string{}
-	var pid int32
-	var query string
-	_, err = pgx.ForEachRow(rows, []any{&pid, &query}, func() error {
+		SELECT pid, query FROM waiting WHERE pid IN (SELECT pid FROM behind)`, []any{int32(holder)}, []any{&pid, &query}, func() error {
 		found[pid] = strings.Join(strings.Fields(query), " ")
 		return nil
 	})

@@ -15,15 +15,15 @@ import (
 // ErrUTF16 says that a text is UTF-16, and how to convert it.
 var ErrUTF16 = errors.New("it is UTF-16: want UTF-8, as from iconv -f UTF-16 -t UTF-8")
 
-// mark is the byte order mark in UTF-8.
-const mark = "\ufeff"
+// Mark is the byte order mark in UTF-8.
+const Mark = "\ufeff"
 
 // Plain returns a text without its byte order mark. The error is ErrUTF16.
 func Plain(text []byte) ([]byte, error) {
 	if isUTF16(text) {
 		return nil, ErrUTF16
 	}
-	return bytes.TrimPrefix(text, []byte(mark)), nil
+	return bytes.TrimPrefix(text, []byte(Mark)), nil
 }
 
 // isUTF16 looks at the beginning of a text: a byte order mark, or a NUL among the first two bytes,
@@ -57,15 +57,15 @@ func (r *reader) Read(p []byte) (int, error) {
 		r.begun = true
 		start := bufio.NewReader(r.in)
 		// Peek one byte at a time: the next byte of a pipe may be long in coming.
-		for n := 1; n <= len(mark); n++ {
+		for n := 1; n <= len(Mark); n++ {
 			first, err := start.Peek(n)
 			if isUTF16(first) {
 				return 0, ErrUTF16
 			}
-			if err != nil || !strings.HasPrefix(mark, string(first)) && n >= 2 {
+			if err != nil || !strings.HasPrefix(Mark, string(first)) && n >= 2 {
 				break
 			}
-			if n == len(mark) {
+			if n == len(Mark) {
 				_, _ = start.Discard(n) // they are in the buffer
 			}
 		}

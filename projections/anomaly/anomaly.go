@@ -96,18 +96,7 @@ func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
 		from += ` ORDER BY a.workspace_id, a.position, a.reason`
 		first = int64(f.First)
 	}
-	rows, err := s.pool.Query(ctx, fmt.Sprintf(`
-		WITH g AS (
-		SELECT workspace_id, reason, type, count(*) AS n, count(*) FILTER (WHERE acknowledged) AS seen, min(position) AS low, max(position) AS high,
-		       min(created_at) AS first_at, max(created_at) AS last_at, sum(count(*)) OVER () > $%d::bigint AS more
-		  FROM (SELECT a.workspace_id, a.reason, e.type, a.position, e.created_at, k.position IS NOT NULL AS acknowledged`+from+` LIMIT $%[1]d::bigint + 1) counted
-		 GROUP BY workspace_id, reason, type)
-		SELECT g.*, e.data::text FROM g JOIN event_log e ON e.workspace_id = g.workspace_id AND e.position = g.high
-		 ORDER BY g.workspace_id, low, reason`, len(args)+1), append(args, first)...)
-	if err != nil {
-		return nil, fmt.Errorf("group the anomalies: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Group, error) {
+	list, err := pg.Collect(ctx, s.pool, func(row pgx.CollectableRow) (Group, error) {
 		var g Group
 		var last domain.Entry
 		err := row.Scan(&g.WorkspaceID, &g.Reason, &g.Type, &g.Count, &g.Acknowledged, &g.FirstPosition, &g.LastPosition, &g.FirstAt, &g.LastAt, &g.AtLeast, &last.Data)
@@ -115,7 +104,14 @@ func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
 		g.LastObjectType, g.LastObjectID = last.Object()
 		g.FirstAt, g.LastAt = g.FirstAt.UTC(), g.LastAt.UTC()
 		return g, err
-	})
+	}, fmt.Sprintf(`
+		WITH g AS (
+		SELECT workspace_id, reason, type, count(*) AS n, count(*) FILTER (WHERE acknowledged) AS seen, min(position) AS low, max(position) AS high,
+		       min(created_at) AS first_at, max(created_at) AS last_at, sum(count(*)) OVER () > $%d::bigint AS more
+		  FROM (SELECT a.workspace_id, a.reason, e.type, a.position, e.created_at, k.position IS NOT NULL AS acknowledged`+from+` LIMIT $%[1]d::bigint + 1) counted
+		 GROUP BY workspace_id, reason, type)
+		SELECT g.*, e.data::text FROM g JOIN event_log e ON e.workspace_id = g.workspace_id AND e.position = g.high
+		 ORDER BY g.workspace_id, low, reason`, len(args)+1), append(args, first)...)
 	if err != nil {
 		return nil, fmt.Errorf("group the anomalies: %w", err)
 	}
@@ -187,14 +183,7 @@ func (s *Store) read(ctx context.Context, f Filter, where, order string, more ..
 	for i := range more {
 		numbers[i] = len(args) + i + 1
 	}
-	rows, err := s.pool.Query(ctx, `
-		SELECT a.position, e.id, e.type, a.reason, e.created_at, e.data::text, k.acknowledged_at, k.note`+from+`
-		   AND (`+fmt.Sprintf(where, numbers...)+`)
-		 ORDER BY `+order, append(args, more...)...)
-	if err != nil {
-		return nil, fmt.Errorf("read the anomalies of %s: %w", f.WorkspaceID, err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Anomaly, error) {
+	list, err := pg.Collect(ctx, s.pool, func(row pgx.CollectableRow) (Anomaly, error) {
 		a, e := Anomaly{WorkspaceID: f.WorkspaceID}, domain.Entry{WorkspaceID: f.WorkspaceID}
 		err := row.Scan(&a.Position, &a.EventID, &a.Type, &a.Reason, &a.PublishedAt, &e.Data, &a.AcknowledgedAt, &a.Note)
 		e.Type, a.PublishedAt = a.Type, a.PublishedAt.UTC()
@@ -203,7 +192,10 @@ func (s *Store) read(ctx context.Context, f Filter, where, order string, more ..
 			*a.AcknowledgedAt = a.AcknowledgedAt.UTC()
 		}
 		return a, err
-	})
+	}, `
+		SELECT a.position, e.id, e.type, a.reason, e.created_at, e.data::text, k.acknowledged_at, k.note`+from+`
+		   AND (`+fmt.Sprintf(where, numbers...)+`)
+		 ORDER BY `+order, append(args, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read the anomalies of %s: %w", f.WorkspaceID, err)
 	}

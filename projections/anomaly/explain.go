@@ -1,6 +1,7 @@
 package anomaly
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -12,44 +13,36 @@ func OnlyFirst() string {
 }
 
 // Name is what people call a reason.
-func Name(r domain.Reason) string {
-	switch r {
-	case domain.UnknownObject:
-		return "Unknown object"
-	case domain.Repeat:
-		return "Repeated ID"
-	case domain.Overdrawn:
-		return "Below zero"
-	case domain.UnknownDocument:
-		return "Unknown document number"
-	case domain.WrongKind:
-		return "Invoice under a credit note's ID"
-	case domain.WrongCurrency:
-		return "Wrong currency"
-	case domain.Unreadable:
-		return "Unreadable entry"
-	}
-	return string(r)
+func Name(r domain.Reason) string { return cmp.Or(names[r], string(r)) }
+
+// names has what people call each reason.
+//
+//nolint:gochecknoglobals // a constant table
+var names = map[domain.Reason]string{
+	domain.UnknownObject:   "Unknown object",
+	domain.Repeat:          "Repeated ID",
+	domain.Overdrawn:       "Below zero",
+	domain.UnknownDocument: "Unknown document number",
+	domain.WrongKind:       "Invoice under a credit note's ID",
+	domain.WrongCurrency:   "Wrong currency",
+	domain.Unreadable:      "Unreadable entry",
 }
 
 // Explain says what a reason means and what can be done about it.
 func Explain(r domain.Reason) string {
-	switch r {
-	case domain.UnknownObject:
-		return "The entry is about something that does not exist in this workspace, or was deleted. " +
-			"If it was only late, append what it is about and then the entry again with another id."
-	case domain.Repeat:
-		return "The entry repeats an id that was there before, so it has no effect. Nothing is to be done unless the producer meant something new, which needs an id of its own."
-	case domain.Overdrawn:
-		return "An amount or hours would have fallen below zero and became zero instead. Compare the producer's books with the row."
-	case domain.UnknownDocument:
-		return "The entry names a document number that its invoice does not have, so it has no effect. Append it again with the right number and another id."
-	case domain.WrongKind:
-		return "An invoice was recorded under the id of a credit note, so it has no effect. The producer has to use another id."
-	case domain.WrongCurrency:
-		return "The entry has another currency than the client's credit, so it has no effect. Amounts of two currencies are not mixed."
-	case domain.Unreadable:
-		return "A newer version of the program wrote the entry, and this one cannot read it. After an upgrade of this program the read models are rebuilt with it."
-	}
-	return "This version of the program does not know the reason."
+	return cmp.Or(meanings[r], "This version of the program does not know the reason.")
+}
+
+// meanings has what each reason means.
+//
+//nolint:gochecknoglobals // a constant table
+var meanings = map[domain.Reason]string{
+	domain.UnknownObject: "The entry is about something that does not exist in this workspace, or was deleted. " +
+		"If it was only late, append what it is about and then the entry again with another id.",
+	domain.Repeat:          "The entry repeats an id that was there before, so it has no effect. Nothing is to be done unless the producer meant something new, which needs an id of its own.",
+	domain.Overdrawn:       "An amount or hours would have fallen below zero and became zero instead. Compare the producer's books with the row.",
+	domain.UnknownDocument: "The entry names a document number that its invoice does not have, so it has no effect. Append it again with the right number and another id.",
+	domain.WrongKind:       "An invoice was recorded under the id of a credit note, so it has no effect. The producer has to use another id.",
+	domain.WrongCurrency:   "The entry has another currency than the client's credit, so it has no effect. Amounts of two currencies are not mixed.",
+	domain.Unreadable:      "A newer version of the program wrote the entry, and this one cannot read it. After an upgrade of this program the read models are rebuilt with it.",
 }

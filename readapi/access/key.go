@@ -156,7 +156,7 @@ type UnknownKeyError struct{ KeyID string }
 // Error repeats nothing but an id: what was given in its place may be a key with its secret.
 func (e *UnknownKeyError) Error() string {
 	if !strings.HasPrefix(e.KeyID, keyIDPrefix) {
-		return "there is no such key: want its id, which begins with " + keyIDPrefix + " (ledgerfeed key list shows it beside the prefix)"
+		return "there is no such key: want its id, which begins with " + keyIDPrefix + ", or its prefix, as ledgerfeed key list shows both; not the key itself, whose rest is secret"
 	}
 	return fmt.Sprintf("there is no key %q", e.KeyID)
 }

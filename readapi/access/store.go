@@ -1,12 +1,10 @@
 package access
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,7 +22,6 @@ type StoreConfig struct {
 	Pool   pg.DB            // required
 	Format Format           // required, from NewFormat
 	Clock  func() time.Time // nil: time.Now
-	Random io.Reader        // source of secrets and ids; nil: crypto/rand.Reader
 }
 
 // Store creates and changes keys. Any number of goroutines and processes may call its methods. Each
@@ -35,7 +32,6 @@ type Store struct {
 	pool   pg.DB
 	format Format
 	clock  func() time.Time
-	random io.Reader
 }
 
 // NewStore makes a Store. The error says what cfg lacks.
@@ -43,7 +39,7 @@ func NewStore(cfg StoreConfig) (*Store, error) {
 	if cfg.Pool == nil || cfg.Format.brand == "" {
 		return nil, errors.New("access store: Pool and Format must be set")
 	}
-	s := &Store{pool: cfg.Pool, format: cfg.Format, clock: cfg.Clock, random: cmp.Or(cfg.Random, rand.Reader)}
+	s := &Store{pool: cfg.Pool, format: cfg.Format, clock: cfg.Clock}
 	if s.clock == nil {
 		s.clock = time.Now
 	}
@@ -66,11 +62,11 @@ func (s *Store) Create(ctx context.Context, n NewKey) (*Record, Secret, error) {
 	if err := n.validate(now); err != nil {
 		return nil, Secret{}, err
 	}
-	secret, err := s.format.Generate(s.random)
+	secret, err := s.format.Generate(rand.Reader)
 	if err != nil {
 		return nil, Secret{}, err
 	}
-	id, err := uuid.NewV7FromReader(s.random)
+	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, Secret{}, fmt.Errorf("make a key id: %w", err)
 	}
@@ -153,7 +149,7 @@ func (s *Store) Rotate(ctx context.Context, workspaceID, keyID string, overlap t
 	if overlap < 0 || overlap > MaxOverlap {
 		return nil, Secret{}, &InvalidError{Field: "overlap", Problem: "must be 0 to 24 hours"}
 	}
-	secret, err := s.format.Generate(s.random)
+	secret, err := s.format.Generate(rand.Reader)
 	if err != nil {
 		return nil, Secret{}, err
 	}
@@ -320,20 +316,24 @@ func (s *Store) Get(ctx context.Context, workspaceID, keyID string) (*Record, er
 	return getRecord(ctx, s.pool, workspaceID, keyID)
 }
 
-// WorkspaceOf returns the workspace that a key belongs to, for operators who know only the key's
-// id. Do not use it for ids that a workspace's users send, because it finds keys of every
+// Find returns the workspace and the id of a key, for operators who know only its id or its prefix,
+// which names one key. Do not use it for what a workspace's users send, because it finds keys of every
 // workspace. Errors: *UnknownKeyError.
-func (s *Store) WorkspaceOf(ctx context.Context, keyID string) (string, error) {
-	const find = `SELECT workspace_id FROM api_key WHERE key_id = $1`
-	var workspaceID string
-	err := s.pool.QueryRow(ctx, find, keyID).Scan(&workspaceID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", &UnknownKeyError{KeyID: keyID}
-	}
+func (s *Store) Find(ctx context.Context, idOrPrefix string) (workspaceID, keyID string, err error) {
+	const find = `SELECT DISTINCT k.workspace_id, k.key_id FROM api_key k JOIN api_key_secret s USING (workspace_id, key_id)
+		 WHERE k.key_id = $1 OR s.prefix = $1`
+	rows, err := s.pool.Query(ctx, find, idOrPrefix)
 	if err != nil {
-		return "", fmt.Errorf("look for a key: %w", err)
+		return "", "", fmt.Errorf("look for a key: %w", err)
 	}
-	return workspaceID, nil
+	found := 0
+	if _, err := pgx.ForEachRow(rows, []any{&workspaceID, &keyID}, func() error { found++; return nil }); err != nil {
+		return "", "", fmt.Errorf("look for a key: %w", err)
+	}
+	if found != 1 {
+		return "", "", &UnknownKeyError{KeyID: idOrPrefix}
+	}
+	return workspaceID, keyID, nil
 }
 
 func getRecord(ctx context.Context, db pg.Querier, workspaceID, keyID string) (*Record, error) {

@@ -251,16 +251,20 @@ func TestChangesOfWhatDoesNotExistOrLive(t *testing.T) {
 	}
 }
 
-func TestWorkspaceOf(t *testing.T) {
+func TestFind(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	made, _ := b.create(t, func(n *NewKey) { n.WorkspaceID = "globex" })
-	if got, err := b.store.WorkspaceOf(t.Context(), made.ID); err != nil || got != "globex" {
-		t.Errorf("got %q, %v", got, err)
+	made, secret := b.create(t, func(n *NewKey) { n.WorkspaceID = "globex" })
+	for _, given := range []string{made.ID, made.Prefix} {
+		if workspaceID, id, err := b.store.Find(t.Context(), given); err != nil || workspaceID != "globex" || id != made.ID {
+			t.Errorf("%s: got %q, %q, %v", given, workspaceID, id, err)
+		}
 	}
 	var unknown *UnknownKeyError
-	if _, err := b.store.WorkspaceOf(t.Context(), "key_nothing"); !errors.As(err, &unknown) {
-		t.Errorf("got %v", err)
+	for _, given := range []string{"key_nothing", "", made.Prefix[:len(made.Prefix)-1], secret.Reveal()} {
+		if _, _, err := b.store.Find(t.Context(), given); !errors.As(err, &unknown) || given == secret.Reveal() && strings.Contains(err.Error(), made.Prefix) {
+			t.Errorf("%s: got %v", given, err)
+		}
 	}
 }
 

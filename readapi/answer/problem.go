@@ -2,6 +2,7 @@ package answer
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -113,26 +114,20 @@ func (p *Error) Error() string {
 func (p *Error) Unwrap() error { return p.Cause }
 
 // Title returns the title of problems with a status.
-func Title(status int) string {
-	switch status {
-	case http.StatusBadRequest:
-		return "The request is wrong"
-	case http.StatusUnauthorized:
-		return "No valid API key"
-	case http.StatusForbidden:
-		return "The key lacks a permission"
-	case http.StatusNotFound:
-		return "Not found"
-	case http.StatusMethodNotAllowed:
-		return "Method not allowed"
-	case http.StatusTooManyRequests:
-		return "Too many requests"
-	case http.StatusRequestHeaderFieldsTooLarge:
-		return "The request's headers are too large"
-	case http.StatusServiceUnavailable:
-		return "Briefly unavailable"
-	}
-	return "Internal error"
+func Title(status int) string { return cmp.Or(titles[status], "Internal error") }
+
+// titles has the title of each status.
+//
+//nolint:gochecknoglobals // a constant table
+var titles = map[int]string{
+	http.StatusBadRequest:                  "The request is wrong",
+	http.StatusUnauthorized:                "No valid API key",
+	http.StatusForbidden:                   "The key lacks a permission",
+	http.StatusNotFound:                    "Not found",
+	http.StatusMethodNotAllowed:            "Method not allowed",
+	http.StatusTooManyRequests:             "Too many requests",
+	http.StatusRequestHeaderFieldsTooLarge: "The request's headers are too large",
+	http.StatusServiceUnavailable:          "Briefly unavailable",
 }
 
 // MaxHeaderBytes is how large the request line and headers of a request may be

@@ -28,3 +28,21 @@ func TestTheGuideShowsTheExamples(t *testing.T) {
 		}
 	}
 }
+
+var typeScriptCode = regexp.MustCompile("(?s)```ts\n(.*?)```")
+
+// TestTheReadmeOfTypeScriptShowsTheSamples: the code of the README is that of the samples, which run.
+func TestTheReadmeOfTypeScriptShowsTheSamples(t *testing.T) {
+	t.Parallel()
+	flat := func(code string) string { return regexp.MustCompile(`(?m)^\s+`).ReplaceAllString(code, "") }
+	samples := flat(string(testkit.Must(os.ReadFile("typescript/test/samples.ts"))(t)))
+	shown := typeScriptCode.FindAllStringSubmatch(string(testkit.Must(os.ReadFile("typescript/README.md"))(t)), -1)
+	if len(shown) < 5 {
+		t.Errorf("the README shows %d pieces of code", len(shown))
+	}
+	for _, m := range shown {
+		if !strings.Contains(samples, flat(m[1])) {
+			t.Errorf("no sample has\n%s", m[1])
+		}
+	}
+}

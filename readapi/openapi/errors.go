@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -60,25 +61,21 @@ func errorResponse(docsURL string) object {
 // ErrorDescription says when the API returns an error and what to do then
 // (docs/contract/service.md, "Errors").
 func ErrorDescription(status int) string {
-	switch status {
-	case http.StatusBadRequest:
-		return "A parameter is wrong or unknown, a cursor does not match, Log-Position-At-Least has a wrong form, or a key was put in the URL. Fix the request; do not retry it unchanged."
-	case http.StatusUnauthorized:
-		return "No key, or the key is unknown, revoked or expired. Do not retry."
-	case http.StatusForbidden:
-		return "The key lacks the permission that detail names."
-	case http.StatusNotFound:
-		return "There is nothing with this id that this key may see, or no such checkpoint or tile."
-	case http.StatusMethodNotAllowed:
-		return "The API is read only. Use GET, HEAD or OPTIONS."
-	case http.StatusTooManyRequests:
-		return "Too many requests, too many refused keys from this address, or as many whole lists of the workspace under way as it may read at the same time. Wait the seconds in Retry-After, then retry."
-	case http.StatusRequestHeaderFieldsTooLarge:
-		return "The request line and headers are too large."
-	case http.StatusServiceUnavailable:
-		return "Briefly unavailable, or the position in Log-Position-At-Least was not reached in time. Wait the seconds in Retry-After, then retry with growing waits."
-	}
-	return "A fault of the service. Retry after a short wait; report the request_id if it goes on."
+	return cmp.Or(errorDescriptions[status], "A fault of the service. Retry after a short wait; report the request_id if it goes on.")
+}
+
+// errorDescriptions says when each error is returned.
+//
+//nolint:gochecknoglobals // a constant table
+var errorDescriptions = map[int]string{
+	http.StatusBadRequest:                  "A parameter is wrong or unknown, a cursor does not match, Log-Position-At-Least has a wrong form, or a key was put in the URL. Fix the request; do not retry it unchanged.",
+	http.StatusUnauthorized:                "No key, or the key is unknown, revoked or expired. Do not retry.",
+	http.StatusForbidden:                   "The key lacks the permission that detail names.",
+	http.StatusNotFound:                    "There is nothing with this id that this key may see, or no such checkpoint or tile.",
+	http.StatusMethodNotAllowed:            "The API is read only. Use GET, HEAD or OPTIONS.",
+	http.StatusTooManyRequests:             "Too many requests, too many refused keys from this address, or as many whole lists of the workspace under way as it may read at the same time. Wait the seconds in Retry-After, then retry.",
+	http.StatusRequestHeaderFieldsTooLarge: "The request line and headers are too large.",
+	http.StatusServiceUnavailable:          "Briefly unavailable, or the position in Log-Position-At-Least was not reached in time. Wait the seconds in Retry-After, then retry with growing waits.",
 }
 
 // problem returns the schema of a problem document.

@@ -74,28 +74,21 @@ func objectOf(r *route.Route) (*object, error) {
 }
 
 // aboutResource says what a resource is.
-func aboutResource(name string) string {
-	switch name {
-	case "Invoice":
-		return "What a client is billed for a period: an invoice, a credit note or a package. The documents that were issued for it are in issued_invoices."
-	case "Charge":
-		return "An amount beside the time, such as materials or a fee."
-	case "Payment":
-		return "Money that the accounting system has confirmed: from a client, or to a contractor."
-	case "TimeEntry":
-		return "Work that was recorded."
-	case "Contractor":
-		return "Somebody who does the work."
-	case "Client":
-		return "Somebody the work is for."
-	case "Credit":
-		return "The credit of a client, without its history."
-	case "CreditMovement":
-		return "A row of a credit's history, with its client."
-	case "Event":
-		return "Something that happened. It has ids only: what they stand for is read with your own key."
-	}
-	return ""
+func aboutResource(name string) string { return aboutResources[name] }
+
+// aboutResources says what each resource is.
+//
+//nolint:gochecknoglobals // a constant table
+var aboutResources = map[string]string{
+	"Invoice":        "What a client is billed for a period: an invoice, a credit note or a package. The documents that were issued for it are in issued_invoices.",
+	"Charge":         "An amount beside the time, such as materials or a fee.",
+	"Payment":        "Money that the accounting system has confirmed: from a client, or to a contractor.",
+	"TimeEntry":      "Work that was recorded.",
+	"Contractor":     "Somebody who does the work.",
+	"Client":         "Somebody the work is for.",
+	"Credit":         "The credit of a client, without its history.",
+	"CreditMovement": "A row of a credit's history, with its client.",
+	"Event":          "Something that happened. It has ids only: what they stand for is read with your own key.",
 }
 
 // clientCredit describes a client's credit with a page of its history.

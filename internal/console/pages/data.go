@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math/big"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -153,8 +156,8 @@ type cell struct {
 	Look   string    // of a badge; empty: it is text
 	Href   string    // of what the value names; empty: nothing
 	Unit   string    // follows the value; empty: nothing
-	At     time.Time // of a value that is a time, shown by how far it is from Now; zero: it is none
-	Now    time.Time
+	At     time.Time // of a value that is a time; zero: it is none
+	Now    time.Time // a time is shown by how far it is from Now; zero: in full
 	Number bool
 	Parts  [][]cell // objects in the value, one after the other, in place of Lines
 	Many   bool     // Parts is a list, even of one
@@ -163,6 +166,18 @@ type cell struct {
 // Empty reports whether there is no value.
 func (c cell) Empty() bool {
 	return len(c.Parts) == 0 && len(c.Lines) == 1 && c.Lines[0] == web.Nothing
+}
+
+// from shows the times of a list's objects by how far they are from now, because their columns are narrow.
+func (c cell) from(now time.Time) cell {
+	for _, part := range c.Parts {
+		for i := range part {
+			if c.Many {
+				part[i].Now = now
+			}
+		}
+	}
+	return c
 }
 
 // record is a row of a list: its values as JSON, by name.
@@ -193,6 +208,15 @@ func (r record) party(field string) (id, name string) {
 	return p.ID, p.Name
 }
 
+// creditedInvoice returns the id of the invoice that a credit note credits; empty: it is none.
+func (r record) creditedInvoice() string {
+	var note struct {
+		SourceInvoiceID string `json:"source_invoice_id"`
+	}
+	_ = json.Unmarshal([]byte(r["credit_note"]), &note)
+	return note.SourceInvoiceID
+}
+
 // cell returns a value of the row.
 func (r record) cell(f *jsonform.FieldDescription) cell {
 	value := r[f.Name]
@@ -204,12 +228,14 @@ func (r record) cell(f *jsonform.FieldDescription) cell {
 	switch f.Form {
 	case domain.FormMoney, domain.FormSignedMoney:
 		c.Unit = r.text("currency")
+	case domain.FormDateTime:
+		c.At, _ = domain.ParseTime(r.text(f.Name))
 	case domain.FormObject, domain.FormArray:
 		if id, name := r.party(f.Name); id != "" && isParty(f) {
 			c.Lines, c.Href = []string{cmp.Or(name, id)}, rowAddress(f.Name+"s", id)
 			break
 		}
-		c.Parts, c.Many = parts(f, value), f.Form == domain.FormArray
+		c.Parts, c.Many = parts(f, value, r["currency"]), f.Form == domain.FormArray
 	case domain.FormID:
 		switch f.Name {
 		case "invoice_id", "source_invoice_id":
@@ -238,8 +264,8 @@ func isNumber(form jsonform.Form) bool {
 // isParty reports whether a field names a client or a contractor.
 func isParty(f *jsonform.FieldDescription) bool { return f.Object == "PartyReference" }
 
-// parts returns the objects of a value, each as its values.
-func parts(f *jsonform.FieldDescription, value string) (all [][]cell) {
+// parts returns the objects of a value, each as its values. Their amounts are in the currency of the row.
+func parts(f *jsonform.FieldDescription, value, currency string) (all [][]cell) {
 	objects := []json.RawMessage{json.RawMessage(value)}
 	if f.Form == domain.FormArray && json.Unmarshal([]byte(value), &objects) != nil {
 		return nil
@@ -248,6 +274,9 @@ func parts(f *jsonform.FieldDescription, value string) (all [][]cell) {
 		part, err := readRow(object)
 		if err != nil {
 			return nil
+		}
+		if currency != "" {
+			part["currency"] = currency
 		}
 		all = append(all, part.cells(f.Fields))
 	}
@@ -284,7 +313,7 @@ func (r record) tags() (tags []string) {
 		}
 	}
 	if r["billed_to_client"] == "false" {
-		tags = append(tags, "not billed to the client")
+		tags = append(tags, "not billed")
 	}
 	slices.Sort(tags)
 	return tags
@@ -321,50 +350,103 @@ type dataRow struct {
 
 // table is some rows of a list.
 type table struct {
-	List *list
-	Rows []dataRow
-	More string // address of the list with more of them; empty: these are all
+	List  *list
+	Rows  []dataRow
+	Title string   // of a table beside others
+	More  string   // address of the list with more of them; empty: these are all
+	Sums  []string // of their amounts, by currency; nil: they are not added up
+	Inner []cell   // what each row lists
 
 	columns []string // fields; the first one names the row
 }
 
-// newTable makes a table of a page. without is a column that it leaves out, because all rows have the
-// same there; empty: none.
-func newTable(l *list, page *readapi.Page, without string, now time.Time) (*table, error) {
+// table makes a table of a page. without are columns that it leaves out, because all rows have the same
+// there.
+func (p *Data) table(ctx context.Context, r *web.Request, l *list, page *readapi.Page, without ...string) (*table, error) {
 	t := &table{List: l}
 	for i, name := range l.Columns {
-		if i == 0 || name != without {
+		if i == 0 || !slices.Contains(without, name) {
 			t.columns = append(t.columns, name)
 		}
 	}
+	rows := make([]record, len(page.Rows))
 	for i := range page.Rows {
-		read, err := readRow(page.Rows[i].JSON)
-		if err != nil {
+		var err error
+		if rows[i], err = readRow(page.Rows[i].JSON); err != nil {
 			return nil, err
 		}
-		d := dataRow{Title: read.title(l), Tags: read.tags()}
-		switch id, _ := read.party("client"); {
-		case l.paged:
-			d.Href = rowAddress(l.Slug, page.Rows[i].ID)
-		case l.Columns[0] == "client":
-			d.Href = rowAddress("clients", id)
-		}
-		unit := ""
-		for _, name := range t.columns[1:] {
-			c := read.cell(l.Resource.Field(name))
-			if l.Resource.Field(name).Form == domain.FormDateTime {
-				c.At, _ = domain.ParseTime(read.text(name))
-				c.Now = now
-			}
-			if c.Unit == unit { // amounts of a row are of one currency
-				c.Unit = ""
-			}
-			unit = cmp.Or(c.Unit, unit)
-			d.Cells = append(d.Cells, c)
-		}
-		t.Rows = append(t.Rows, d)
+	}
+	if l.Slug == "credit-history" {
+		p.addCurrency(ctx, r, rows)
+	}
+	for i, read := range rows {
+		t.add(read, page.Rows[i].ID, r.Now)
 	}
 	return t, nil
+}
+
+// addCurrency adds to movements of credit the currency of their clients' credit, which they lack.
+func (p *Data) addCurrency(ctx context.Context, r *web.Request, rows []record) {
+	credits, err := p.list("credits")
+	if err != nil {
+		return
+	}
+	var clients []string
+	for _, read := range rows {
+		id, _ := read.party("client")
+		clients = append(clients, id)
+	}
+	slices.Sort(clients)
+	ctx, cancel := context.WithTimeout(ctx, p.BesideTimeout)
+	defer cancel()
+	found, err := p.Reader.Names(ctx, readapi.AskNames{WorkspaceID: r.Session.WorkspaceID, Resource: credits.Resource, Field: "currency", IDs: slices.Compact(clients)})
+	if err != nil {
+		r.Warn("cannot read the currencies of credit", err)
+	}
+	for _, read := range rows {
+		id, _ := read.party("client")
+		read["currency"] = strconv.Quote(found[id])
+	}
+}
+
+// add adds a row.
+func (t *table) add(read record, id string, now time.Time) {
+	l := t.List
+	d := dataRow{Title: read.title(l), Tags: read.tags()}
+	switch client, _ := read.party("client"); {
+	case l.paged:
+		d.Href = rowAddress(l.Slug, id)
+	case l.Columns[0] == "client":
+		d.Href = rowAddress("clients", client)
+	}
+	unit := ""
+	for _, name := range t.columns[1:] {
+		c := read.cell(l.Resource.Field(name))
+		c.Now = now
+		if l.Slug == "credit-history" && name == "amount" {
+			c.Lines = []string{signOf(read.text("kind")) + c.Lines[0]}
+		}
+		if c.Unit == unit { // amounts of a row are of one currency
+			c.Unit = ""
+		}
+		unit = cmp.Or(c.Unit, unit)
+		d.Cells = append(d.Cells, c)
+	}
+	t.Rows = append(t.Rows, d)
+	if l.Slug == "credits" {
+		if c := read.cell(l.Resource.Field("packages")); !c.Empty() {
+			t.Inner = append(t.Inner, c)
+		}
+	}
+}
+
+// signOf is the sign of a movement of credit. Top-ups have kinds in the words of the workspace.
+func signOf(kind string) string {
+	switch kind {
+	case "applied", "expired":
+		return "−"
+	}
+	return "+"
 }
 
 // Heads returns the labels of the columns.
@@ -387,11 +469,18 @@ type filterField struct {
 // chip is a filter, with the address of the list without it, or with nothing but it.
 type chip struct{ Label, Address string }
 
+// timeNote says which rows a choice of time has, and where the others are that a person may mean.
+type timeNote struct {
+	Text  string
+	Other *chip // nil: there are none
+}
+
 type dataListBody struct {
 	List     *list
 	Table    *table
 	Filters  []filterField
 	Chips    []chip
+	Counts   []timeNote
 	Presets  []chip
 	Wrong    bool    // a filter is wrong: its fault stands in place of rows, totals and files
 	Totals   *totals // nil: not asked for
@@ -427,9 +516,7 @@ func (l *list) has(filter string) bool {
 // address is the address of the list with filters.
 func (l *list) address(chosen url.Values, more ...string) string {
 	v := url.Values{}
-	for name, values := range chosen {
-		v[name] = values
-	}
+	maps.Copy(v, chosen)
 	for i := 0; i+1 < len(more); i += 2 {
 		v.Set(more[i], more[i+1])
 	}
@@ -480,7 +567,7 @@ func (p *Data) listPage(r *web.Request) error {
 	if at != nil && len(page.Rows) == 0 {
 		return r.Redirect(l.address(chosen)) // the rows beside the place have changed since
 	}
-	if body.Table, err = newTable(l, page, "", r.Now); err != nil {
+	if body.Table, err = p.table(r.Context(), r, l, page); err != nil {
 		return err
 	}
 	body.filter(l, chosen, page)
@@ -489,6 +576,7 @@ func (p *Data) listPage(r *web.Request) error {
 	if body.Wrong = page.Status == http.StatusBadRequest; body.Wrong {
 		body.Totals, body.Grouped = nil, nil
 	} else {
+		body.Counts = l.counts(chosen)
 		body.Ways = l.waysToGroup(chosen, by)
 		if body.Totals == nil && len(l.Sums) > 0 {
 			body.AddUp = l.address(chosen, "totals", "all")
@@ -520,9 +608,7 @@ var errUnread = &web.PageError{Status: http.StatusServiceUnavailable, Title: "No
 // ask is a question of the session to the API.
 func (p *Data) ask(r *web.Request, path string, chosen url.Values, limit int) readapi.Ask {
 	query := url.Values{}
-	for name, values := range chosen {
-		query[name] = values
-	}
+	maps.Copy(query, chosen)
 	if limit > 0 {
 		query.Set("limit", fmt.Sprint(limit))
 	}
@@ -556,21 +642,53 @@ func (b *dataListBody) filter(l *list, chosen url.Values, page *readapi.Page) {
 		}
 		b.Filters = append(b.Filters, f)
 		if f.Value != "" {
-			without := url.Values{}
-			for name, values := range chosen {
-				if name != param.Name {
-					without[name] = values
-				}
-			}
-			b.Chips = append(b.Chips, chip{chosenLabel(&f), l.address(without)})
+			b.Chips = append(b.Chips, chip{chosenLabel(&f), l.address(without(chosen, param.Name))})
 		}
 	}
 }
 
-// CountsWhole reports whether the totals count a row in full in each range of days that one of its
-// days lies in, so that the totals of several ranges do not add up.
-func (b *dataListBody) CountsWhole() bool {
-	return b.List.Slug == "invoices" && slices.ContainsFunc(b.Filters, func(f filterField) bool { return f.Type == "date" && f.Value != "" })
+// counts says which rows a period or days choose, because the two choose different ones.
+func (l *list) counts(chosen url.Values) (all []timeNote) {
+	rows := strings.ToLower(l.Name)
+	from, to := chosen.Get("date_from"), chosen.Get("date_to")
+	if period := chosen.Get("period"); period != "" {
+		c := timeNote{Text: "Only " + rows + " of the exact period " + period + "."}
+		first, err := time.Parse("2006-01", period)
+		if err == nil {
+			c.Text += " Weekly periods in this month are not among them."
+		}
+		if err == nil && from == "" && to == "" {
+			c.Other = &chip{"By days: all of " + first.Format("January 2006"), l.address(without(chosen, "period"), daysOf(first)...)}
+		}
+		all = append(all, c)
+	}
+	if from == "" && to == "" {
+		return all
+	}
+	c := timeNote{Text: map[string]string{
+		"invoices":     "Invoices with any day of their period in the range, whatever the period is called. Each counts in full.",
+		"charges":      "Charges by their date.",
+		"time-entries": "Time entries by the day of the work.",
+		"payments":     "Payments by the day on which they were confirmed, in UTC.",
+	}[l.Slug]}
+	if first, err := time.Parse(time.DateOnly, from); err == nil && l.has("period") && !chosen.Has("period") && slices.Equal(daysOf(first), []string{"date_from", from, "date_to", to}) {
+		c.Other = &chip{"Only the exact period " + from[:7], l.address(without(chosen, "date_from", "date_to"), "period", from[:7])}
+	}
+	return append(all, c)
+}
+
+// daysOf returns the filters for the days of a month, by its first day.
+func daysOf(first time.Time) []string {
+	return []string{"date_from", first.Format(time.DateOnly), "date_to", first.AddDate(0, 1, -1).Format(time.DateOnly)}
+}
+
+// without returns a selection without some filters.
+func without(chosen url.Values, names ...string) url.Values {
+	left := maps.Clone(chosen)
+	for _, name := range names {
+		left.Del(name)
+	}
+	return left
 }
 
 // chosenLabel says what a filter finds.
@@ -621,8 +739,7 @@ func (l *list) presets(now time.Time) (all []chip) {
 			label string
 			first time.Time
 		}{{"This month", first}, {"Last month", first.AddDate(0, -1, 0)}} {
-			all = append(all, chip{month.label, l.address(nil,
-				"date_from", month.first.Format(time.DateOnly), "date_to", month.first.AddDate(0, 1, -1).Format(time.DateOnly))})
+			all = append(all, chip{month.label, l.address(nil, daysOf(month.first)...)})
 		}
 	}
 	return all
@@ -646,7 +763,7 @@ type dataRowBody struct {
 	Long    bool   // the log is too long to say which entries made the row
 	Removed bool   // the row has left the list
 	Party   string // client or contractor; empty: the row is of another kind
-	Open    string // address of a client's open invoices with their sum; empty: it is no client
+	Beside  *chip  // a selection with its sums that people look for here; nil: none
 	SeesPay bool
 }
 
@@ -688,14 +805,19 @@ func (p *Data) rowPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	body.show(l, found)
-	if invoices, err := p.list("invoices"); err == nil && l.Slug == "clients" {
-		body.Open = invoices.address(url.Values{"client_id": {id}}, "open", "true")
+	body.show(l, found, r.Now)
+	switch l.Slug {
+	case "clients":
+		body.Beside = &chip{"Open invoices", "/data/invoices?client_id=" + url.QueryEscape(id) + "&open=true"}
+	case "contractors":
+		if body.SeesPay {
+			body.Beside = &chip{"Payouts by contractor", "/data/payments?by=contractor&direction=paid_to_contractor"}
+		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), p.BesideTimeout)
 	defer cancel()
 	var reading sync.WaitGroup
-	related := relatedTo(l.Slug, id)
+	related := relatedTo(l.Slug, id, found)
 	body.Related = make([]*table, len(related))
 	reading.Go(func() {
 		for i := range related { // one after the other: the workspace has few connections
@@ -707,12 +829,12 @@ func (p *Data) rowPage(r *web.Request) error {
 	})
 	reading.Go(func() { p.history(ctx, r, l, id, body) })
 	reading.Wait()
-	body.Related = slices.DeleteFunc(body.Related, func(t *table) bool { return t == nil || len(t.Rows) == 0 })
+	body.Related = slices.DeleteFunc(body.Related, func(t *table) bool { return t == nil })
 	return r.Show("data-row", web.View{Title: body.Title, Section: "data", Body: body})
 }
 
 // show fills in the values.
-func (b *dataRowBody) show(l *list, found record) {
+func (b *dataRowBody) show(l *list, found record, now time.Time) {
 	b.Title, b.Tags = found.title(l), found.tags()
 	titles := map[jsonform.Part]string{domain.Pay: "Pay", domain.Margin: "Margin"}
 	for i := range l.Resource.Fields {
@@ -722,7 +844,7 @@ func (b *dataRowBody) show(l *list, found record) {
 		}
 		c := found.cell(f)
 		if len(c.Parts) > 0 {
-			b.Inner = append(b.Inner, c)
+			b.Inner = append(b.Inner, c.from(now))
 			continue
 		}
 		title := titles[f.Part]
@@ -736,40 +858,55 @@ func (b *dataRowBody) show(l *list, found record) {
 
 // relation is a list with rows that belong to another row.
 type relation struct {
-	slug   string
-	of     string     // the column with the other row, which is left out
-	chosen url.Values // filters that find them; nil: they are found by a column
-	column string
+	slug    string
+	title   string     // empty: the name of the list
+	of      []string   // the columns that say the same in each row, which are left out
+	chosen  url.Values // filters that find them; nil: they are found by a column
+	column  string
+	value   string // of the column
+	credits string // of the rows, only credit notes of this invoice; empty: all
+	sum     bool   // of the amounts is shown
 }
 
-func relatedTo(slug, id string) (all []relation) {
+// relatedTo returns what belongs to a row of a list.
+func relatedTo(slug, id string, found record) (all []relation) {
 	switch slug {
 	case "invoices":
+		if credited := found.creditedInvoice(); credited != "" {
+			all = append(all, relation{slug: "invoices", title: "The invoice that it credits", column: "id", value: credited})
+		} else if client, _ := found.party("client"); client != "" {
+			all = append(all, relation{slug: "invoices", title: "Credit notes", of: []string{"client"}, chosen: url.Values{"client_id": {client}, "type": {"credit_note"}}, credits: id})
+		}
 		for _, slug := range []string{"charges", "time-entries", "payments"} {
-			all = append(all, relation{slug: slug, of: "invoice_number", column: "invoice_id"})
+			all = append(all, relation{slug: slug, of: []string{"client", "invoice_number"}, column: "invoice_id", value: id})
 		}
 	case "clients":
-		all = append(all, relation{slug: "credits", column: "id"})
+		all = append(all, relation{slug: "credits", column: "id", value: id})
 		for _, slug := range []string{"invoices", "charges", "time-entries", "payments", "credit-history"} {
-			all = append(all, relation{slug: slug, of: "client", chosen: url.Values{"client_id": {id}}})
+			all = append(all, relation{slug: slug, of: []string{"client"}, chosen: url.Values{"client_id": {id}}})
 		}
 	case "contractors":
+		all = append(all, relation{slug: "payments", title: "Payouts", of: []string{"contractor"}, column: "contractor_id", value: id, sum: true})
 		for _, slug := range []string{"invoices", "time-entries", "charges"} {
-			all = append(all, relation{slug: slug, of: "contractor", chosen: url.Values{"contractor_id": {id}}})
+			all = append(all, relation{slug: slug, of: []string{"contractor"}, chosen: url.Values{"contractor_id": {id}}})
 		}
 	}
 	return all
 }
 
+// related reads the rows of a relation; nil: there are none.
 func (p *Data) related(ctx context.Context, r *web.Request, of *relation) (*table, error) {
 	l, err := p.list(of.slug)
 	if err != nil {
 		return nil, err
 	}
 	var page *readapi.Page
-	if of.column != "" {
-		page, err = p.Reader.With(ctx, p.ask(r, l.Path, nil, route.MaxLimit), of.column, r.Path("id"))
-	} else {
+	switch {
+	case of.column != "":
+		page, err = p.Reader.With(ctx, p.ask(r, l.Path, nil, route.MaxLimit), of.column, of.value)
+	case of.credits != "":
+		page, err = p.creditNotes(ctx, p.ask(r, l.Path, of.chosen, route.MaxLimit), of.credits)
+	default:
 		page, err = p.Reader.Page(ctx, p.ask(r, l.Path, of.chosen, relatedSize), nil)
 	}
 	if err != nil {
@@ -778,11 +915,66 @@ func (p *Data) related(ctx context.Context, r *web.Request, of *relation) (*tabl
 	if page.Status != http.StatusOK {
 		return nil, errors.New(l.Path + " could not be read in time")
 	}
-	t, err := newTable(l, page, of.of, r.Now)
-	if err == nil && page.Older != nil && of.column == "" {
+	t, err := p.table(ctx, r, l, page, of.of...)
+	if err != nil || len(t.Rows) == 0 {
+		return nil, err
+	}
+	t.Title = cmp.Or(of.title, l.Name)
+	if page.Older != nil && of.chosen != nil {
 		t.More = l.address(of.chosen)
 	}
+	if of.sum && page.Older == nil {
+		t.Sums, err = sumsOf(page)
+	}
 	return t, err
+}
+
+// creditNotes reads a client's credit notes, and keeps those of an invoice.
+func (p *Data) creditNotes(ctx context.Context, ask readapi.Ask, invoice string) (*readapi.Page, error) {
+	var all []readapi.Ranked
+	for at := (*readapi.Place)(nil); ; {
+		page, err := p.Reader.Page(ctx, ask, at)
+		if err != nil || page.Status != http.StatusOK {
+			return page, err
+		}
+		for i := range page.Rows {
+			read, err := readRow(page.Rows[i].JSON)
+			if err != nil {
+				return nil, err
+			}
+			if read.creditedInvoice() == invoice {
+				all = append(all, page.Rows[i])
+			}
+		}
+		if at = page.Older; at == nil {
+			page.Rows = all
+			return page, nil
+		}
+	}
+}
+
+// sumsOf adds up the amounts of a page's rows, by currency.
+func sumsOf(page *readapi.Page) (all []string, err error) {
+	sums := map[string]*big.Rat{}
+	for i := range page.Rows {
+		read, err := readRow(page.Rows[i].JSON)
+		if err != nil {
+			return nil, err
+		}
+		amount, ok := new(big.Rat).SetString(read.text("amount"))
+		if !ok {
+			return nil, fmt.Errorf("add up amounts: %s", read["amount"])
+		}
+		currency := read.text("currency")
+		if sums[currency] == nil {
+			sums[currency] = new(big.Rat)
+		}
+		sums[currency].Add(sums[currency], amount)
+	}
+	for _, currency := range slices.Sorted(maps.Keys(sums)) {
+		all = append(all, web.Value("amount", strconv.Quote(sums[currency].FloatString(2)))[0]+" "+currency)
+	}
+	return all, nil
 }
 
 // history reads which entries made the row, if the log is short.

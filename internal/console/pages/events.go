@@ -35,7 +35,7 @@ type Events struct {
 	Feed      *eventlog.Feed
 	Webhooks  *delivery.Store
 	Reader    *readapi.Reader // reads what API callers get
-	Namer     *Namer
+	Data      *Data
 	Replayer  *replay.Replayer // computes what entries changed
 	Anomalies *anomaly.Store
 	Retention time.Duration // how long events are shown
@@ -167,7 +167,7 @@ func (b *eventsListBody) show(p *Events, r *web.Request, texts []string) error {
 			return err
 		}
 	}
-	n := p.Namer.read(r, mentioned(list...))
+	n := p.Data.names(r, mentioned(list...))
 	for _, e := range list {
 		b.List = append(b.List, listedEvent{*e, e.object(n), e.references(n)})
 	}
@@ -316,7 +316,7 @@ func (p *Events) eventPage(r *web.Request) error {
 		return err
 	}
 	body.Webhooks = len(list)
-	n := p.Namer.read(r, mentioned(body.Event))
+	n := p.Data.names(r, mentioned(body.Event))
 	body.About, body.References = body.Event.object(n), body.Event.references(n)
 	for i := range list {
 		d, err := p.Webhooks.Delivery(r.Context(), body.Event.ID+"_"+list[i].ID)
@@ -466,7 +466,12 @@ func find(ctx context.Context, pool pg.DB, q query) (list []string, next int64, 
 	if !q.pay {
 		filter += ` AND NOT ` + eventlog.NeedsPay("e")
 	}
-	rows, err := pool.Query(ctx, `
+	var (
+		position  int64
+		positions []int64
+		event     string
+	)
+	err = pg.ForEach(ctx, pool, `
 		WITH page AS MATERIALIZED (
 			SELECT log_position_since($1, $2) AS first,
 			       least(c.position, coalesce(log_position_since($1, $3) - 1, c.position), CASE WHEN $4::bigint > 0 THEN $4 - 1 ELSE c.position END) AS last
@@ -475,16 +480,7 @@ func find(ctx context.Context, pool pg.DB, q query) (list []string, next int64, 
 		SELECT e.position, e.public_event FROM event_log e
 		 WHERE e.workspace_id = $1 AND e.public_event IS NOT NULL
 		   AND e.position >= (SELECT first FROM page) AND e.position <= (SELECT last FROM page)`+filter+`
-		 ORDER BY e.position DESC LIMIT $5`, args...)
-	if err != nil {
-		return nil, 0, fmt.Errorf("cannot read events: %w", err)
-	}
-	var (
-		position  int64
-		positions []int64
-		event     string
-	)
-	_, err = pgx.ForEachRow(rows, []any{&position, &event}, func() error {
+		 ORDER BY e.position DESC LIMIT $5`, args, []any{&position, &event}, func() error {
 		list, positions = append(list, event), append(positions, position)
 		return nil
 	})

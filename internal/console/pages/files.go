@@ -264,6 +264,7 @@ var errTooLong = errors.New("a workbook has no more rows")
 
 // workbook is a file of Excel's kind (ECMA-376). Rows go to a temporary file once they are many.
 type workbook struct {
+	dir     *scratch
 	r       *web.Request
 	name    string
 	list    *list
@@ -280,7 +281,11 @@ type workbook struct {
 
 // newWorkbook makes a workbook with its head, which stays in sight.
 func newWorkbook(r *web.Request, name string, l *list, columns []column) (*workbook, error) {
-	w := &workbook{r: r, name: name, list: l, columns: columns, file: excelize.NewFile(), styles: map[jsonform.Form]int{}, sums: map[string][]*big.Int{}}
+	dir, err := newScratch()
+	if err != nil {
+		return nil, err
+	}
+	w := &workbook{dir: dir, r: r, name: name, list: l, columns: columns, file: excelize.NewFile(excelize.Options{TmpDir: dir.name}), styles: map[jsonform.Form]int{}, sums: map[string][]*big.Int{}}
 	if l.totals != nil {
 		w.separated = append([]string{"currency"}, l.totals.Total.Separated...)
 	}
@@ -471,7 +476,11 @@ func (p patient) Write(b []byte) (int, error) {
 }
 
 func (*workbook) begun() bool { return false } // before its end
-func (w *workbook) close()    { _ = w.file.Close() }
+
+func (w *workbook) close() {
+	_ = w.file.Close()
+	w.dir.remove()
+}
 
 // busy returns the page for a download that cannot start.
 func busy(status int) error {

@@ -206,7 +206,7 @@ type caller struct {
 // callersOf returns the callers of the last requests of a key on the day (UTC) of its last use, the
 // latest first.
 func callersOf(ctx context.Context, pool pg.DB, workspaceID, keyID string) ([]caller, error) {
-	rows, err := pool.Query(ctx, `
+	list, err := pg.Collect(ctx, pool, pgx.RowToStructByPos[caller], `
 		SELECT coalesce(r.user_agent, ''), coalesce(host(r.address), ''), count(*), max(r.at)
 		  FROM api_key_use u
 		 CROSS JOIN LATERAL (
@@ -216,10 +216,6 @@ func callersOf(ctx context.Context, pool pg.DB, workspaceID, keyID string) ([]ca
 		        ORDER BY l.at DESC LIMIT $3) r
 		 WHERE u.workspace_id = $1 AND u.key_id = $2
 		 GROUP BY 1, 2 ORDER BY 4 DESC LIMIT $4`, workspaceID, keyID, callerRequests, maxCallers)
-	if err != nil {
-		return nil, fmt.Errorf("cannot look for the callers of a key: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[caller])
 	if err != nil {
 		return nil, fmt.Errorf("cannot look for the callers of a key: %w", err)
 	}
@@ -238,7 +234,12 @@ func slotOf(at string) string {
 // precise to the minute, tells which partition of the log has that day, so each key costs one
 // lookup in one index.
 func lastUses(ctx context.Context, pool pg.DB, workspaceID string, keyIDs []string) (map[string]keysUse, error) {
-	rows, err := pool.Query(ctx, `
+	var (
+		found = map[string]keysUse{}
+		id    string
+		last  keysUse
+	)
+	err := pg.ForEach(ctx, pool, `
 		SELECT u.key_id, r.method, r.route
 		  FROM api_key_use u
 		 CROSS JOIN LATERAL (
@@ -246,16 +247,7 @@ func lastUses(ctx context.Context, pool pg.DB, workspaceID string, keyIDs []stri
 		        WHERE l.slot = `+slotOf("u.last_used_at")+`
 		          AND l.workspace_id = u.workspace_id AND l.key_id = u.key_id AND l.at >= u.last_used_at - interval '1 minute'
 		        ORDER BY l.at DESC LIMIT 1) r
-		 WHERE u.workspace_id = $1 AND u.key_id = ANY ($2)`, workspaceID, keyIDs)
-	if err != nil {
-		return nil, fmt.Errorf("cannot look for the last requests of keys: %w", err)
-	}
-	var (
-		found = map[string]keysUse{}
-		id    string
-		last  keysUse
-	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &last.Method, &last.Route}, func() error {
+		 WHERE u.workspace_id = $1 AND u.key_id = ANY ($2)`, []any{workspaceID, keyIDs}, []any{&id, &last.Method, &last.Route}, func() error {
 		found[id] = last
 		return nil
 	})

@@ -6,31 +6,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 )
-
-// Namer finds what people call the rows that a page mentions by their ids.
-type Namer struct {
-	Reader  *readapi.Reader
-	Timeout time.Duration // how long a page waits; after that, it shows ids
-
-	lists map[string]*list // whose rows have pages, by slug
-}
-
-// NewNamer makes a Namer.
-func NewNamer(n Namer) *Namer {
-	n.lists = map[string]*list{}
-	for _, l := range lists() {
-		if l.paged {
-			n.lists[l.Slug] = &l
-		}
-	}
-	return &n
-}
 
 // rowID identifies a row of a list.
 type rowID struct{ Slug, ID string }
@@ -42,20 +22,20 @@ type names struct {
 	unread bool // not all could be read
 }
 
-// read looks for rows, with one statement for each list. It finds the rows that a key with the
-// session's permissions would get.
-func (p *Namer) read(r *web.Request, rows []rowID) *names {
-	ids := map[string][]string{}
+// names finds what people call the rows that a page mentions by their ids, with one statement for each
+// list. It finds the rows that a key with the session's permissions would get. If that takes longer than
+// p.BesideTimeout, the page shows ids.
+func (p *Data) names(r *web.Request, rows []rowID) *names {
+	ids := map[*list][]string{}
 	for _, row := range rows {
-		if row.ID != "" && p.lists[row.Slug] != nil && !slices.Contains(ids[row.Slug], row.ID) {
-			ids[row.Slug] = append(ids[row.Slug], row.ID)
+		if l, err := p.list(row.Slug); err == nil && l.paged && row.ID != "" && !slices.Contains(ids[l], row.ID) {
+			ids[l] = append(ids[l], row.ID)
 		}
 	}
 	n := &names{of: map[rowID]string{}}
-	ctx, cancel := context.WithTimeout(r.Context(), p.Timeout)
+	ctx, cancel := context.WithTimeout(r.Context(), p.BesideTimeout)
 	defer cancel()
-	for slug, ids := range ids {
-		l := p.lists[slug]
+	for l, ids := range ids {
 		found, err := p.Reader.Names(ctx, readapi.AskNames{
 			WorkspaceID: r.Session.WorkspaceID, Pay: r.Session.MaySeePay(), Resource: l.Resource, Field: l.nameField(), IDs: ids,
 		})
@@ -64,7 +44,7 @@ func (p *Namer) read(r *web.Request, rows []rowID) *names {
 			n.unread = true
 		}
 		for id, name := range found {
-			n.of[rowID{slug, id}] = name
+			n.of[rowID{l.Slug, id}] = name
 		}
 	}
 	return n

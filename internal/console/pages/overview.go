@@ -182,14 +182,9 @@ func (p *Overview) countToday(ctx context.Context, workspaceID string, now time.
 
 // expiring returns the keys that expire soon, the soonest first.
 func (p *Overview) expiring(ctx context.Context, workspaceID string, now time.Time) ([]expiringKey, error) {
-	rows, err := p.Pool.Query(ctx, `
+	list, err := pg.Collect(ctx, p.Pool, pgx.RowToStructByPos[expiringKey], `
 		SELECT key_id, name, expires_at FROM api_key
-		 WHERE workspace_id = $1 AND revoked_at IS NULL AND expires_at > $2 AND expires_at <= $3 ORDER BY expires_at, key_id LIMIT $4`,
-		workspaceID, now, now.Add(soon), mostKeys)
-	if err != nil {
-		return nil, fmt.Errorf("cannot look for keys that expire: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[expiringKey])
+		 WHERE workspace_id = $1 AND revoked_at IS NULL AND expires_at > $2 AND expires_at <= $3 ORDER BY expires_at, key_id LIMIT $4`, workspaceID, now, now.Add(soon), mostKeys)
 	if err != nil {
 		return nil, fmt.Errorf("cannot look for keys that expire: %w", err)
 	}

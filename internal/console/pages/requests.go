@@ -32,7 +32,7 @@ const requestsUsual = "hour"
 // Requests serves the pages of the request log.
 type Requests struct {
 	Pool      pg.DB
-	Namer     *Namer
+	Data      *Data
 	Keys      *access.Store
 	Rollups   *rollup.Reader
 	Retention time.Duration // how long the log is kept
@@ -127,11 +127,12 @@ func (p *Requests) listPage(r *web.Request) error {
 	body := &requestsListBody{Chosen: web.Choose(r.Query("range"), requestsUsual), Scanned: maxScan, Bound: maxCounted}
 	ctx := r.Context()
 	var err error
-	if body.Keys, err = p.keyNames(ctx, r.Session.WorkspaceID); err != nil {
+	var open []string
+	if body.Keys, open, err = p.keys(r); err != nil {
 		return err
 	}
 	body.read(r)
-	q := &requestsQuery{workspaceID: r.Session.WorkspaceID, filter: body.Filter, since: r.Now.Add(-p.Retention), now: r.Now, start: newest(), limit: requestsPageSize}
+	q := &requestsQuery{open: open, workspaceID: r.Session.WorkspaceID, filter: body.Filter, since: r.Now.Add(-p.Retention), now: r.Now, start: newest(), limit: requestsPageSize}
 	if cursor := r.Query("cursor"); cursor != "" {
 		start, err := web.ParseCursor[position](cursor)
 		if err != nil {
@@ -199,6 +200,7 @@ func (p *Requests) fill(ctx context.Context, body *requestsListBody, q *requests
 		}
 	}
 	body.List, body.End = f.list, f.end
+	hide(body.List, q.open)
 	for i := range body.List {
 		body.List[i].KeyName = nameOf(body.List[i].KeyID, body.Keys)
 	}
@@ -220,7 +222,7 @@ func (p *Requests) name(r *web.Request, list []row) {
 	for i := range list {
 		rows = append(rows, rowOfRequest(&list[i]))
 	}
-	n := p.Namer.read(r, rows)
+	n := p.Data.names(r, rows)
 	for i := range list {
 		row := rowOfRequest(&list[i])
 		if _, found := n.of[row]; found {
@@ -256,16 +258,33 @@ func (b *requestsListBody) setLinks(q *requestsQuery, f *found) {
 	}
 }
 
-// keyNames returns the ids and names of the workspace's keys.
-func (p *Requests) keyNames(ctx context.Context, workspaceID string) (list []web.Pair, err error) {
-	records, err := p.Keys.List(ctx, workspaceID)
+// keys returns the ids and names of the workspace's keys, and the ids of those that see no more than
+// the session; nil: the session sees everything. The session is not shown what the other keys read.
+func (p *Requests) keys(r *web.Request) (list []web.Pair, open []string, err error) {
+	records, err := p.Keys.List(r.Context(), r.Session.WorkspaceID)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if !r.Session.MaySeePay() {
+		open = []string{}
 	}
 	for _, k := range records {
 		list = append(list, web.Pair{Name: k.ID, Value: k.Name})
+		if open != nil && !k.Permissions.Has(access.PayRead) && !k.Permissions.Has(access.MarginRead) {
+			open = append(open, k.ID)
+		}
 	}
-	return list, nil
+	return list, open, nil
+}
+
+// hide takes out of requests what a session may not know that sees only what the keys in open see.
+func hide(list []row, open []string) {
+	for i := range list {
+		if r := &list[i]; open != nil && !slices.Contains(open, r.KeyID) {
+			r.Hidden = true
+			r.Path, r.Rows, r.Bytes, r.Problem = "", 0, 0, nil
+		}
+	}
 }
 
 // nameOf returns the value that a list has for an id; empty: none.
@@ -291,12 +310,13 @@ func (p *Requests) requestPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	keys, err := p.keyNames(r.Context(), r.Session.WorkspaceID)
+	keys, open, err := p.keys(r)
 	if err != nil {
 		return err
 	}
 	found.KeyName = nameOf(found.KeyID, keys)
 	one := []row{*found}
+	hide(one, open)
 	p.name(r, one)
 	found = &one[0]
 	body := &requestBody{row: found, Curl: curl(p.APIURL, found)}
@@ -318,6 +338,7 @@ type row struct {
 	Rows     int64
 	KeyName  string    // empty for a key that no longer exists
 	About    reference // the row that the path names; zero: none
+	Hidden   bool      // the key sees more than the person, who is not shown what it read
 
 	// Empty for requests that an earlier version recorded.
 	Path    string // percent-encoded; empty if it is the same as Route
@@ -500,6 +521,7 @@ const maxScan = 10_000
 // requestsQuery selects requests, the newest first.
 type requestsQuery struct {
 	workspaceID string
+	open        []string // the keys whose paths may be searched for; nil: all
 	filter
 	since time.Time // how far back the log goes
 	now   time.Time
@@ -545,14 +567,11 @@ func (q *requestsQuery) statement() (sql string, args []any, narrowed bool) {
 // requestsFind returns a page of requests.
 func requestsFind(ctx context.Context, pool pg.DB, q *requestsQuery) (*found, error) {
 	sql, args, narrowed := q.statement()
-	rows, err := pool.Query(ctx, sql, slices.Concat([]any{planned}, args)...)
+	list, err := pg.Collect(ctx, pool, scan, sql, slices.Concat([]any{planned}, args)...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read requests: %w", err)
 	}
-	f := &found{}
-	if f.list, err = pgx.CollectRows(rows, scan); err != nil {
-		return nil, fmt.Errorf("cannot read requests: %w", err)
-	}
+	f := &found{list: list}
 	if len(f.list) > q.limit {
 		f.list, f.more = f.list[:q.limit], true
 	} else if narrowed {
@@ -656,6 +675,9 @@ func (b *builder) rest() string {
 	if q.key != "" && by != byKey {
 		parts = append(parts, "key_id = "+b.arg(q.key))
 	}
+	if q.path != "" && q.open != nil { // a path would be guessed otherwise
+		parts = append(parts, "key_id = ANY ("+b.arg(q.open)+")")
+	}
 	if q.route != "" {
 		parts = append(parts, "route = "+b.arg(q.route))
 	}
@@ -694,24 +716,19 @@ type refusal struct {
 }
 
 // Label describes the reason.
-func (r refusal) Label() string {
-	switch r.Reason {
-	case "rate_limit":
-		return "Over the key's limit (429)"
-	case "revoked":
-		return "With a revoked key (401)"
-	case "expired":
-		return "With an expired key (401)"
-	case "rotated":
-		return "With a secret that was rotated (401)"
-	case "slow_down":
-		return "Too many refused keys from one address (429)"
-	case "key_in_url":
-		return "With the key in the address (400)"
-	case "method":
-		return "With a method other than GET (405)"
-	}
-	return r.Reason
+func (r refusal) Label() string { return cmp.Or(refusalLabels[r.Reason], r.Reason) }
+
+// refusalLabels has the labels of reasons.
+//
+//nolint:gochecknoglobals // a constant table
+var refusalLabels = map[string]string{
+	"rate_limit": "Over the key's limit (429)",
+	"revoked":    "With a revoked key (401)",
+	"expired":    "With an expired key (401)",
+	"rotated":    "With a secret that was rotated (401)",
+	"slow_down":  "Too many refused keys from one address (429)",
+	"key_in_url": "With the key in the address (400)",
+	"method":     "With a method other than GET (405)",
 }
 
 // refusedStatuses returns the statuses of refused requests.
@@ -735,13 +752,9 @@ func statusOf(reason string) int {
 // refusals counts the requests refused since a time by reason, for one key or, with an empty id,
 // for all.
 func refusals(ctx context.Context, pool pg.DB, workspaceID, keyID string, since time.Time) ([]refusal, error) {
-	rows, err := pool.Query(ctx, `
+	list, err := pg.Collect(ctx, pool, pgx.RowToStructByPos[refusal], `
 		SELECT reason, sum(refused)::bigint FROM request_refused
 		 WHERE workspace_id = $1 AND minute > $2 AND ($3 = '' OR key_id = $3) GROUP BY reason ORDER BY 2 DESC, reason`, workspaceID, since, keyID)
-	if err != nil {
-		return nil, fmt.Errorf("cannot count refused requests: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[refusal])
 	if err != nil {
 		return nil, fmt.Errorf("cannot count refused requests: %w", err)
 	}
@@ -978,16 +991,12 @@ const none = -1
 // rows meet the filter, how many it examined, and the time of the oldest. since is the time of the
 // oldest row if there were maxCounted, otherwise zero.
 func addRows(ctx context.Context, p *Requests, s span, bars []web.Bar, sql string, args []any, seriesOf func(kind string) int) (since time.Time, err error) {
-	rows, err := p.Pool.Query(ctx, sql, slices.Concat([]any{planned}, args)...)
-	if err != nil {
-		return since, fmt.Errorf("cannot count requests: %w", err)
-	}
 	var (
 		at, first       time.Time
 		kind            string
 		n, looked, read int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&at, &kind, &n, &looked, &first}, func() error {
+	err = pg.ForEach(ctx, p.Pool, sql, slices.Concat([]any{planned}, args), []any{&at, &kind, &n, &looked, &first}, func() error {
 		if in := seriesOf(kind); in != none {
 			web.Add(bars, at, s.Width, in, n)
 		}

@@ -93,7 +93,7 @@ func (p *Search) in(r *web.Request, l *list, text string) (*table, error) {
 		if page.Status != http.StatusOK {
 			return nil, nil //nolint:nilnil // it could not be read
 		}
-		t, err := newTable(l, page, "", r.Now)
+		t, err := p.Data.table(r.Context(), r, l, page)
 		if err != nil {
 			return nil, err
 		}

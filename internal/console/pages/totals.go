@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,6 +128,9 @@ func (t *totals) show(l *list, chosen url.Values, by string, rows []record) {
 	}
 	switch by {
 	case route.ByMonth: // the latest first, as in lists
+		if l.Slug == "invoices" {
+			t.Hint = "Each invoice counts in the month in which its period begins."
+		}
 		slices.SortStableFunc(rows, func(x, y record) int { return cmp.Compare(y.text(by), x.text(by)) })
 	case route.ByClient, route.ByContractor:
 		slices.SortStableFunc(rows, func(x, y record) int {
@@ -137,7 +141,7 @@ func (t *totals) show(l *list, chosen url.Values, by string, rows []record) {
 	}
 	if n := len(rows); n > maxGroups {
 		rows = rows[:maxGroups]
-		t.Hint = "The first " + web.Count(maxGroups) + " of " + web.Plural(n, "row", "rows") + " are shown. Choose a shorter time or another filter to see the others."
+		t.Hint = strings.TrimSpace(t.Hint + " The first " + web.Count(maxGroups) + " of " + web.Plural(n, "row", "rows") + " are shown. Choose a shorter time or another filter to see the others.")
 	}
 	for _, read := range rows {
 		var cells []cell

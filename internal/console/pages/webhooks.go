@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
@@ -27,7 +25,7 @@ import (
 // Webhooks serves the pages of webhooks and their deliveries.
 type Webhooks struct {
 	Pool        pg.DB
-	Namer       *Namer
+	Data        *Data
 	Store       *delivery.Store
 	Settings    policy.Settings // the settings of Store
 	Mail        bool            // the service sends mail
@@ -167,19 +165,15 @@ func (p *Webhooks) attemptsChart(ctx context.Context, workspaceID, webhookID str
 // attempts returns the bars of attemptsChart.
 func attempts(ctx context.Context, pool pg.DB, workspaceID, webhookID string, now time.Time) ([]web.Bar, error) {
 	bars := web.Empty(now.Truncate(time.Hour).Add(-23*time.Hour), time.Hour, 24, 2)
-	rows, err := pool.Query(ctx, `
-		SELECT at, outcome = 'success', sum(attempts)::bigint FROM attempt_rollup
-		 WHERE workspace_id = $1 AND step = 60 AND at >= $3 AND ($2 = '' OR webhook_id = $2)
-		 GROUP BY 1, 2`, workspaceID, webhookID, bars[0].At)
-	if err != nil {
-		return nil, fmt.Errorf("cannot count attempts: %w", err)
-	}
 	var (
 		hour    time.Time
 		success bool
 		n       int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&hour, &success, &n}, func() error {
+	err := pg.ForEach(ctx, pool, `
+		SELECT at, outcome = 'success', sum(attempts)::bigint FROM attempt_rollup
+		 WHERE workspace_id = $1 AND step = 60 AND at >= $3 AND ($2 = '' OR webhook_id = $2)
+		 GROUP BY 1, 2`, []any{workspaceID, webhookID, bars[0].At}, []any{&hour, &success, &n}, func() error {
 		kind := web.AttemptFailed
 		if success {
 			kind = web.AttemptSucceeded
@@ -224,7 +218,7 @@ type listedDelivery struct {
 }
 
 // nameDeliveries says what the events of deliveries are about.
-func nameDeliveries(r *web.Request, namer *Namer, list []delivery.Delivery) []listedDelivery {
+func nameDeliveries(r *web.Request, data *Data, list []delivery.Delivery) []listedDelivery {
 	events := make([]*event, len(list))
 	var rows []rowID
 	for i := range list {
@@ -235,7 +229,7 @@ func nameDeliveries(r *web.Request, namer *Namer, list []delivery.Delivery) []li
 		}
 		rows = append(rows, events[i].row())
 	}
-	n := namer.read(r, rows)
+	n := data.names(r, rows)
 	named := make([]listedDelivery, len(list))
 	for i := range list {
 		named[i] = listedDelivery{list[i], events[i].object(n)}
@@ -262,7 +256,7 @@ func (p *Webhooks) webhookPage(r *web.Request) error {
 	body := &webhookBody{Webhook: newRow(w), Types: domain.PublicTypes(), States: []string{
 		string(policy.Pending), string(policy.Succeeded), string(policy.Failed), string(policy.Cancelled),
 	}}
-	if err := body.listDeliveries(r, p.Store, p.Namer); err != nil {
+	if err := body.listDeliveries(r, p.Store, p.Data); err != nil {
 		return err
 	}
 	for _, o := range attempt.Outcomes() {
@@ -304,7 +298,7 @@ func (b *webhookBody) AnyChoosable() bool {
 const webhooksMaxCounted = 10_000
 
 // listDeliveries reads the filters from the address, and the page of deliveries from the store.
-func (b *webhookBody) listDeliveries(r *web.Request, store *delivery.Store, namer *Namer) error {
+func (b *webhookBody) listDeliveries(r *web.Request, store *delivery.Store, data *Data) error {
 	b.From, b.To, b.About = r.QueryMoment("From", "from"), r.QueryMoment("To", "to"), r.Query("about")
 	if s := r.Query("state"); slices.Contains(b.States, s) {
 		b.State = s
@@ -322,7 +316,7 @@ func (b *webhookBody) listDeliveries(r *web.Request, store *delivery.Store, name
 	address := func(cursor string) string {
 		return web.Address("/webhooks/"+b.Webhook.ID, "state", b.State, "type", b.Type, "from", b.From.UTC(), "to", b.To.UTC(), "about", b.About, "cursor", cursor)
 	}
-	b.Deliveries, b.LookedAtTo, b.Here = nameDeliveries(r, namer, page.Deliveries), page.LookedAtTo.Time, address("")
+	b.Deliveries, b.LookedAtTo, b.Here = nameDeliveries(r, data, page.Deliveries), page.LookedAtTo.Time, address("")
 	b.This = address(q.Cursor)
 	if page.Previous != "" {
 		b.Newest, b.Newer = b.Here, address(page.Previous)
@@ -478,7 +472,7 @@ func (p *Webhooks) deliveryPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	n := p.Namer.read(r, mentioned(e))
+	n := p.Data.names(r, mentioned(e))
 	body.About, body.Others = e.object(n), e.references(n)
 	body.Headers = p.headersSent(d, w.Standard, body.Attempts)
 	return r.Show("delivery", web.View{Title: d.EventType, Section: "webhooks", Body: body})

@@ -5,6 +5,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -23,53 +24,39 @@ import (
 
 // Permission explains what a permission allows (docs/contract/service.md,
 // "Authentication", 6).
-func Permission(p access.Permission) string {
-	switch p {
-	case access.InvoicesRead:
-		return "Invoices and charges, with what clients are billed"
-	case access.TimeEntriesRead:
-		return "Time entries, with what clients are billed"
-	case access.ClientsRead:
-		return "Clients and their contacts"
-	case access.CreditsRead:
-		return "Credit of each client: balance, packages, history"
-	case access.ContractorsRead:
-		return "Contractors: name, email, title, status"
-	case access.PaymentsRead:
-		return "Confirmed payments from clients"
-	case access.EventsRead:
-		return "The feed of events of the last 30 days"
-	case access.PayRead:
-		return "Adds what contractors are paid: rates, amounts, payouts"
-	case access.MarginRead:
-		return "Adds margins to invoices; needs pay:read"
-	}
-	return ""
+func Permission(p access.Permission) string { return permissions[p] }
+
+// permissions has what each permission allows.
+//
+//nolint:gochecknoglobals // a constant table
+var permissions = map[access.Permission]string{
+	access.InvoicesRead:    "Invoices and charges, with what clients are billed",
+	access.TimeEntriesRead: "Time entries, with what clients are billed",
+	access.ClientsRead:     "Clients and their contacts",
+	access.CreditsRead:     "Credit of each client: balance, packages, history",
+	access.ContractorsRead: "Contractors: name, email, title, status",
+	access.PaymentsRead:    "Confirmed payments from clients",
+	access.EventsRead:      "The feed of events of the last 30 days",
+	access.PayRead:         "Adds what contractors are paid: rates, amounts, payouts",
+	access.MarginRead:      "Adds margins to invoices; needs pay:read",
 }
 
 // PermissionPaths returns the API paths that a permission opens, or adds fields to.
-func PermissionPaths(p access.Permission) string {
-	switch p {
-	case access.InvoicesRead:
-		return "/v1/invoices, /v1/charges"
-	case access.TimeEntriesRead:
-		return "/v1/time-entries"
-	case access.ClientsRead:
-		return "/v1/clients"
-	case access.CreditsRead:
-		return "/v1/clients/{id}/credit"
-	case access.ContractorsRead:
-		return "/v1/contractors"
-	case access.PaymentsRead:
-		return "/v1/payments"
-	case access.EventsRead:
-		return "/v1/events"
-	case access.PayRead:
-		return "more fields in /v1/invoices, /v1/charges, /v1/time-entries, /v1/payments, /v1/events"
-	case access.MarginRead:
-		return "more fields in /v1/invoices"
-	}
-	return ""
+func PermissionPaths(p access.Permission) string { return permissionPaths[p] }
+
+// permissionPaths has the paths of each permission.
+//
+//nolint:gochecknoglobals // a constant table
+var permissionPaths = map[access.Permission]string{
+	access.InvoicesRead:    "/v1/invoices, /v1/charges",
+	access.TimeEntriesRead: "/v1/time-entries",
+	access.ClientsRead:     "/v1/clients",
+	access.CreditsRead:     "/v1/clients/{id}/credit",
+	access.ContractorsRead: "/v1/contractors",
+	access.PaymentsRead:    "/v1/payments",
+	access.EventsRead:      "/v1/events",
+	access.PayRead:         "more fields in /v1/invoices, /v1/charges, /v1/time-entries, /v1/payments, /v1/events",
+	access.MarginRead:      "more fields in /v1/invoices",
 }
 
 // Sensitive reports whether a permission shows pay or margins.
@@ -88,42 +75,28 @@ func PermissionsOf(seesPay bool) access.Permissions {
 }
 
 // Event explains when an event of a type is published.
-func Event(typ string) string {
-	switch typ {
-	case "invoice.issued":
-		return "A document of an invoice was issued"
-	case "invoice.sent":
-		return "An invoice was sent to the client"
-	case "invoice.paid":
-		return "An invoice was paid"
-	case "invoice.voided":
-		return "A document of an invoice was voided"
-	case "invoice.reversed":
-		return "An invoice was reversed"
-	case "credit_note.issued":
-		return "A credit note was issued"
-	case "payout.paid":
-		return "A contractor was paid"
-	case "time_entry.approved":
-		return "A time entry was approved"
-	case "time_entry.declined":
-		return "A time entry was declined"
-	case "time_entry.deleted":
-		return "A time entry was deleted"
-	case "charge.created":
-		return "A charge was added"
-	case "charge.deleted":
-		return "A charge was deleted"
-	case "credit.applied":
-		return "Credit was used for an invoice"
-	case "credit.taken_back":
-		return "Used credit was taken back"
-	case "period.closed":
-		return "A billing period was closed"
-	case domain.TypeTestPing:
-		return "A test was sent from this console"
-	}
-	return ""
+func Event(typ string) string { return eventMeanings[typ] }
+
+// eventMeanings says when an event of each type is published.
+//
+//nolint:gochecknoglobals // a constant table
+var eventMeanings = map[string]string{
+	"invoice.issued":      "A document of an invoice was issued",
+	"invoice.sent":        "An invoice was sent to the client",
+	"invoice.paid":        "An invoice was paid",
+	"invoice.voided":      "A document of an invoice was voided",
+	"invoice.reversed":    "An invoice was reversed",
+	"credit_note.issued":  "A credit note was issued",
+	"payout.paid":         "A contractor was paid",
+	"time_entry.approved": "A time entry was approved",
+	"time_entry.declined": "A time entry was declined",
+	"time_entry.deleted":  "A time entry was deleted",
+	"charge.created":      "A charge was added",
+	"charge.deleted":      "A charge was deleted",
+	"credit.applied":      "Credit was used for an invoice",
+	"credit.taken_back":   "Used credit was taken back",
+	"period.closed":       "A billing period was closed",
+	domain.TypeTestPing:   "A test was sent from this console",
 }
 
 // EventGroup holds event types that belong together.
@@ -155,24 +128,19 @@ func EventGroups() []EventGroup {
 }
 
 // Outcome describes the outcome of an attempt.
-func Outcome(o attempt.Outcome) string {
-	switch o {
-	case attempt.OutcomeSuccess:
-		return "Succeeded"
-	case attempt.OutcomeAnswered:
-		return "Answered with an error"
-	case attempt.OutcomeTimeout:
-		return "No answer in time"
-	case attempt.OutcomeUnreachable:
-		return "Could not connect"
-	case attempt.OutcomeTLS:
-		return "Certificate or TLS error"
-	case attempt.OutcomeBlocked:
-		return "Address not public"
-	case attempt.OutcomeBroken:
-		return "Answer cut off"
-	}
-	return string(o)
+func Outcome(o attempt.Outcome) string { return cmp.Or(outcomes[o], string(o)) }
+
+// outcomes has a label for each outcome.
+//
+//nolint:gochecknoglobals // a constant table
+var outcomes = map[attempt.Outcome]string{
+	attempt.OutcomeSuccess:     "Succeeded",
+	attempt.OutcomeAnswered:    "Answered with an error",
+	attempt.OutcomeTimeout:     "No answer in time",
+	attempt.OutcomeUnreachable: "Could not connect",
+	attempt.OutcomeTLS:         "Certificate or TLS error",
+	attempt.OutcomeBlocked:     "Address not public",
+	attempt.OutcomeBroken:      "Answer cut off",
 }
 
 // Badge returns the look of a state: good, bad, wait, warn or quiet.
@@ -192,89 +160,57 @@ func Badge(state any) string {
 
 // Flash returns the message about what was done before the browser was redirected to a page. The
 // address holds only the name of the message, so that no link can put text on a page.
-func Flash(name string) string {
-	switch name {
-	case "key-revoked":
-		return "The key was revoked. It stops working everywhere within a second."
-	case "key-renamed":
-		return "The key was renamed."
-	case "webhook-saved":
-		return "Saved. The change applies to everything that is sent from now on."
-	case "webhook-deleted":
-		return "The webhook was deleted."
-	case "webhook-on":
-		return "The webhook is on again. It gets events from now on. “Send what was missed” sends earlier ones."
-	case "webhook-paused":
-		return "The webhook is paused. Messages already on their way still arrive."
-	case "webhook-resumed":
-		return "The webhook is resumed. Waiting messages are being sent, in order."
-	case "missed":
-		return "The missed events are being sent."
-	case "recovered":
-		return "What waited and what failed is being sent, the oldest first."
-	case "nothing-missed":
-		return "There was nothing to send."
-	case "acknowledged":
-		return "Acknowledged. To see them again, show acknowledged ones too."
-	case "sent-again":
-		return "The delivery is being sent again."
-	case "retried":
-		return "The next attempt is being made now."
-	case "several-sent-again":
-		return "The deliveries that you selected are being sent again."
-	case "some-sent-again":
-		return "Of the deliveries that you selected, those that had failed or were cancelled are being sent again. The others were pending or had succeeded."
-	case "none-sent-again":
-		return "Nothing was sent again. Select deliveries that have failed or were cancelled."
-	case "forgotten":
-		return "The deletion has begun. Names and texts are gone from every page and answer within a few seconds."
-	case "settings-saved":
-		return "Saved."
-	case "test-mail":
-		return "A test mail is on its way. If it has not arrived in a few minutes, ask the operator of this service to look at the log."
-	case "signed-out":
-		return "You are signed out."
-	}
-	return ""
+func Flash(name string) string { return flashes[name] }
+
+// flashes has the messages, by name.
+//
+//nolint:gochecknoglobals // a constant table
+var flashes = map[string]string{
+	"key-revoked":        "The key was revoked. It stops working everywhere within a second.",
+	"key-renamed":        "The key was renamed.",
+	"webhook-saved":      "Saved. The change applies to everything that is sent from now on.",
+	"webhook-deleted":    "The webhook was deleted.",
+	"webhook-on":         "The webhook is on again. It gets events from now on. “Send what was missed” sends earlier ones.",
+	"webhook-paused":     "The webhook is paused. Messages already on their way still arrive.",
+	"webhook-resumed":    "The webhook is resumed. Waiting messages are being sent, in order.",
+	"missed":             "The missed events are being sent.",
+	"recovered":          "What waited and what failed is being sent, the oldest first.",
+	"nothing-missed":     "There was nothing to send.",
+	"acknowledged":       "Acknowledged. To see them again, show acknowledged ones too.",
+	"sent-again":         "The delivery is being sent again.",
+	"retried":            "The next attempt is being made now.",
+	"several-sent-again": "The deliveries that you selected are being sent again.",
+	"some-sent-again":    "Of the deliveries that you selected, those that had failed or were cancelled are being sent again. The others were pending or had succeeded.",
+	"none-sent-again":    "Nothing was sent again. Select deliveries that have failed or were cancelled.",
+	"forgotten":          "The deletion has begun. Names and texts are gone from every page and answer within a few seconds.",
+	"settings-saved":     "Saved.",
+	"test-mail":          "A test mail is on its way. If it has not arrived in a few minutes, ask the operator of this service to look at the log.",
+	"signed-out":         "You are signed out.",
 }
 
 // Change says what an event of a type changes (docs/contract/log.md, "Catalogue").
-func Change(typ string) string {
-	switch typ {
-	case "invoice.issued":
-		return "Adds the document to the invoice, and its number to those of the invoice's time entries and charges that had none."
-	case "invoice.sent":
-		return "Marks the document as sent; if the event names none, every issued document. The invoice, unless it is paid, and its approved time entries and charges become sent too."
-	case "invoice.paid":
-		return "Marks the document as paid; if the event names none, every document that is not voided. When all are paid, the invoice and its approved or sent time entries and charges become paid too."
-	case "invoice.voided":
-		return "Marks the document as voided and takes its number from time entries and charges. When no other document is left, the invoice is ready to send again, and its sent or paid time entries and charges are approved again."
-	case "invoice.reversed":
-		return "Marks the invoice as reversed."
-	case "credit_note.issued":
-		return "Adds the credit note to the invoices."
-	case "payout.paid":
-		return "Adds the payment. Where it names an invoice, the contractor is paid for that invoice and for their time entries on it."
-	case "period.closed":
-		return "Closes the period, for every client or for one. Its invoices say so."
-	case "time_entry.approved":
-		return "Sets the time entry's status to approved, and its invoice if the event names one."
-	case "time_entry.declined":
-		return "Sets the time entry's status to declined, with what is to happen next (its decline outcome)."
-	case "time_entry.deleted":
-		return "Takes the time entry out of the lists."
-	case "charge.created":
-		return "Adds the charge."
-	case "charge.deleted":
-		return "Takes the charge out of the lists."
-	case "credit.applied":
-		return "Takes the amount from the client's credit. Less of the invoice is due after credit."
-	case "credit.taken_back":
-		return "Gives the amount back to the client's credit. More of the invoice is due after credit."
-	case domain.TypeTestPing:
-		return "Changes nothing: it is a test."
-	}
-	return ""
+func Change(typ string) string { return eventChanges[typ] }
+
+// eventChanges says what an event of each type changes.
+//
+//nolint:gochecknoglobals // a constant table
+var eventChanges = map[string]string{
+	"invoice.issued":      "Adds the document to the invoice, and its number to those of the invoice's time entries and charges that had none.",
+	"invoice.sent":        "Marks the document as sent; if the event names none, every issued document. The invoice, unless it is paid, and its approved time entries and charges become sent too.",
+	"invoice.paid":        "Marks the document as paid; if the event names none, every document that is not voided. When all are paid, the invoice and its approved or sent time entries and charges become paid too.",
+	"invoice.voided":      "Marks the document as voided and takes its number from time entries and charges. When no other document is left, the invoice is ready to send again, and its sent or paid time entries and charges are approved again.",
+	"invoice.reversed":    "Marks the invoice as reversed.",
+	"credit_note.issued":  "Adds the credit note to the invoices.",
+	"payout.paid":         "Adds the payment. Where it names an invoice, the contractor is paid for that invoice and for their time entries on it.",
+	"period.closed":       "Closes the period, for every client or for one. Its invoices say so.",
+	"time_entry.approved": "Sets the time entry's status to approved, and its invoice if the event names one.",
+	"time_entry.declined": "Sets the time entry's status to declined, with what is to happen next (its decline outcome).",
+	"time_entry.deleted":  "Takes the time entry out of the lists.",
+	"charge.created":      "Adds the charge.",
+	"charge.deleted":      "Takes the charge out of the lists.",
+	"credit.applied":      "Takes the amount from the client's credit. Less of the invoice is due after credit.",
+	"credit.taken_back":   "Gives the amount back to the client's credit. More of the invoice is due after credit.",
+	domain.TypeTestPing:   "Changes nothing: it is a test.",
 }
 
 // Rows returns a number of rows of a resource in words, such as "2 time entries".
@@ -417,53 +353,35 @@ func moment(text string) time.Time {
 
 // Field returns the label of a field of a row or an entry.
 func Field(name string) string {
-	switch name {
-	case "billed_to_client":
-		return "Billed to the client"
-	case "client_billing_status":
-		return "Status"
-	case "confirmed_at":
-		return "Confirmed"
-	case "contractor_pay_status":
-		return "Pay status"
-	case "credit_applied":
-		return "Credit used"
-	case "decline_outcome":
-		return "Required outcome"
-	case "gross_amount":
-		return "Amount"
-	case "id":
-		return "ID"
-	case "invoice_id":
-		return "Invoice ID"
-	case "is_flat_fee":
-		return "Flat fee"
-	case "is_supplemental":
-		return "Adds to an earlier document"
-	case "issued_at":
-		return "Issued"
-	case "issued_invoice_number":
-		return "Document number"
-	case "issued_invoices":
-		return "Documents"
-	case "net_due":
-		return "After credit"
-	case "package_id":
-		return "Package"
-	case "paid_at":
-		return "Paid"
-	case "payout_sent_to_payroll_at":
-		return "Sent to payroll"
-	case "period_label":
-		return "Period"
-	case "sent_at":
-		return "Sent"
-	case "source_invoice_id":
-		return "Credits the invoice"
-	case "updated_at":
-		return "Updated"
-	}
-	return firstUpper(strings.ReplaceAll(name, "_", " "))
+	return cmp.Or(fields[name], firstUpper(strings.ReplaceAll(name, "_", " ")))
+}
+
+// fields has the labels that are not the name itself.
+//
+//nolint:gochecknoglobals // a constant table
+var fields = map[string]string{
+	"billed_to_client":          "Billed to the client",
+	"client_billing_status":     "Status",
+	"confirmed_at":              "Confirmed",
+	"contractor_pay_status":     "Pay status",
+	"credit_applied":            "Credit used",
+	"decline_outcome":           "Required outcome",
+	"gross_amount":              "Amount",
+	"id":                        "ID",
+	"invoice_id":                "Invoice ID",
+	"is_flat_fee":               "Flat fee",
+	"is_supplemental":           "Supplement",
+	"issued_at":                 "Issued",
+	"issued_invoice_number":     "Document number",
+	"issued_invoices":           "Documents",
+	"net_due":                   "After credit",
+	"package_id":                "Package",
+	"paid_at":                   "Paid",
+	"payout_sent_to_payroll_at": "Sent to payroll",
+	"period_label":              "Period",
+	"sent_at":                   "Sent",
+	"source_invoice_id":         "Credits the invoice",
+	"updated_at":                "Updated",
 }
 
 func firstUpper(s string) string {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/deliverbench"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
-	"github.com/ledgerfeed/ledgerfeed/internal/sibling"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 )
 
 // program is what is measured.
@@ -26,7 +26,7 @@ type served struct {
 
 // start runs a process with roles and more settings, and waits until it listens.
 func start(ctx context.Context, db *measure.Database, roles string, webhooks *deliverbench.Subscriptions, settings ...string) (*served, error) {
-	path, err := sibling.Find(program)
+	path, err := cli.FindSibling(program)
 	if err != nil {
 		return nil, err
 	}

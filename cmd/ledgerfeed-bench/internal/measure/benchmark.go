@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/heap"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 )
 
 // Benchmark measures one side of the program.
@@ -70,7 +70,7 @@ func (b *Benchmark) Run(ctx context.Context, only []string) error {
 
 // ServingHeap does work with the garbage collector set as in a serving process.
 func ServingHeap(ctx context.Context, work func(context.Context) error) error {
-	restore := heap.LetGrow()
+	restore := cli.LetHeapGrow()
 	defer restore()
 	return work(ctx)
 }

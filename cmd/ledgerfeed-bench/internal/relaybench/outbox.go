@@ -79,7 +79,7 @@ func fillOutbox(ctx context.Context, db *measure.Database, n int) error {
 }
 
 func ingestAll(ctx context.Context, db *measure.Database, entries int) (time.Duration, error) {
-	source, err := ingest.OpenOutbox(ctx, &ingest.Target{URL: db.URL, Topic: "ledgerfeed"})
+	source, err := ingest.OpenOutbox(ctx, &ingest.Target{URL: db.URL, Topic: "ledgerfeed"}, measure.NoLogger())
 	if err != nil {
 		return 0, err
 	}

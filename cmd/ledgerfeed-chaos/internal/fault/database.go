@@ -4,8 +4,11 @@ package fault
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/cluster"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
@@ -40,7 +43,7 @@ func ofDatabase() []*Kind {
 		},
 		{
 			Name: "full-disk", About: "PostgreSQL's disk (a file system in memory) is full", Weight: 2,
-			Shortest: 2 * time.Second, Longest: 6 * time.Second, aim: aimServer, do: fillDisk,
+			Shortest: 2 * time.Second, Longest: 6 * time.Second, aim: aimDisk, do: fillDisk,
 			possible: func(s *Stage) bool { return s.Cluster.CanFill() },
 		},
 	}
@@ -78,6 +81,16 @@ func restore(ctx context.Context, s *Stage, p *Plan, _ target) error {
 	return s.Work.LoseTail(ctx, backup.Restore)
 }
 
+// aimDisk chooses the disk, which PostgreSQL shares with that of the region.
+func aimDisk(s *Stage, p *Plan) target {
+	t := aimServer(s, p)
+	if s.Region != nil {
+		also := aimRegionServer(s, p)
+		t.touches, t.claims = slices.Concat(t.touches, also.touches), slices.Concat(t.claims, also.claims)
+	}
+	return t
+}
+
 // fillDisk fills the disk. PostgreSQL may end at that; when there is room again it is
 // started, as an operator does.
 func fillDisk(ctx context.Context, s *Stage, p *Plan, _ target) error {
@@ -89,8 +102,15 @@ func fillDisk(ctx context.Context, s *Stage, p *Plan, _ target) error {
 		return err
 	}
 	flow.Sleep(ctx, time.Second) // it may be about to end
-	if server := s.Cluster.Primary(); !server.Running() {
-		return server.Start(ctx)
+	servers := []*cluster.Server{s.Cluster.Primary()}
+	if s.Region != nil {
+		servers = append(servers, s.Region.Server)
 	}
-	return nil
+	var errs []error
+	for _, server := range servers {
+		if !server.Running() {
+			errs = append(errs, server.Start(ctx))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -28,6 +28,14 @@ func aimBroker(s *Stage, _ *Plan) target {
 	return target{detail: "the broker", claims: []string{claimRegion + s.Region.Broker.Name}, beside: s.Region.Broker}
 }
 
+func aimRegionServer(s *Stage, _ *Plan) target {
+	t := target{detail: "PostgreSQL of the region", claims: []string{claimRegionServer}}
+	for _, p := range s.Region.Processes { // those that start just then end
+		t.touches = append(t.touches, p.Name)
+	}
+	return t
+}
+
 func kill(_ context.Context, _ *Stage, _ *Plan, t target) error {
 	t.beside.Kill()
 	return nil
@@ -55,13 +63,7 @@ func ofRegion() []*Kind {
 		},
 		{
 			Name: "kill-region-postgres", About: "kill -9 of the PostgreSQL of outbox and both logs, and a restart", Weight: 3, possible: hasRegion,
-			aim: func(s *Stage, _ *Plan) target {
-				t := target{detail: "PostgreSQL of the region", claims: []string{claimRegionServer}}
-				for _, p := range s.Region.Processes { // those that start just then end
-					t.touches = append(t.touches, p.Name)
-				}
-				return t
-			},
+			aim: aimRegionServer,
 			do: func(ctx context.Context, s *Stage, _ *Plan, _ target) error {
 				s.Region.Server.Kill()
 				return s.Region.Server.Start(ctx)

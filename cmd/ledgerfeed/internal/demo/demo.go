@@ -135,5 +135,5 @@ func show(ctx context.Context, env *operate.Env, deps *operate.Deps, s *service.
 	if err != nil {
 		return err
 	}
-	return agency.publishNew(ctx, product, env.Out)
+	return agency.publishNew(ctx, product, env.Out, env.Logger)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +13,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/trigger"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
 )
@@ -27,6 +30,8 @@ const (
 	historyBatch = 500
 	// entryInterval is the time between two new entries.
 	entryInterval = 3 * time.Second
+	// longestWait is the longest time between two attempts to publish an entry.
+	longestWait = time.Minute
 )
 
 // agency is the workspace of the demo, whose entries come from a scenario.
@@ -96,7 +101,10 @@ func (a *agency) appendHistory(ctx context.Context) error {
 
 // publishNew lets the billing product do something every few seconds until ctx ends, and prints
 // a line about each entry that it publishes.
-func (a *agency) publishNew(ctx context.Context, p *product, out io.Writer) error {
+//
+// While the database is away it tries again, less and less often.
+func (a *agency) publishNew(ctx context.Context, p *product, out io.Writer, logger *slog.Logger) error {
+	outage := periodic.Outage{Logger: logger, Failing: "the demo's billing product cannot publish; trying again until it works", Working: "the demo's billing product publishes again"}
 	head, err := a.log.Head(ctx, workspaceID)
 	if err != nil {
 		return err
@@ -117,8 +125,16 @@ func (a *agency) publishNew(ctx context.Context, p *product, out io.Writer) erro
 		}
 		// The entry's publish time is that of the append, as for any producer; the generator's
 		// own clock only dates the work.
-		if err := p.save(ctx, draft.ID, draft.Type, []byte(draft.Data)); err != nil {
-			return fmt.Errorf("a new entry of the demo: %w", err)
+		for wait := entryInterval; ; wait = min(2*wait, longestWait) {
+			err := p.save(ctx, draft.ID, draft.Type, []byte(draft.Data))
+			if ctx.Err() != nil {
+				return nil
+			}
+			outage.LogTransition(ctx, err)
+			if err == nil {
+				break
+			}
+			flow.Sleep(ctx, wait)
 		}
 		fmt.Fprintf(out, "%s  appended %-24s %s\n", p.clock().Local().Format(time.TimeOnly), draft.Type, draft.ID)
 	}

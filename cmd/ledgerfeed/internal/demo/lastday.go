@@ -241,15 +241,11 @@ func (*Maker) off(now time.Time) func(*event) history {
 }
 
 func (m *Maker) deliver(ctx context.Context, tx pgx.Tx, w *webhook, rollups *rollup.Writer) error {
-	rows, err := tx.Query(ctx, `
+	events, err := pg.Collect(ctx, tx, pgx.RowToStructByPos[event], `
 		SELECT e.position, e.id, e.type, e.created_at FROM event_log e
 		  JOIN webhook w ON w.workspace_id = e.workspace_id AND w.webhook_id = $2 AND (w.events IS NULL OR e.type = ANY (w.events))
 		 WHERE e.workspace_id = $1 AND e.public_event IS NOT NULL AND e.created_at >= $3 AND e.created_at < $4
 		 ORDER BY e.position DESC LIMIT $5`, m.WorkspaceID, w.id, w.from, w.to, maxEvents)
-	if err != nil {
-		return fmt.Errorf("read events: %w", err)
-	}
-	events, err := pgx.CollectRows(rows, pgx.RowToStructByPos[event])
 	if err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
@@ -305,11 +301,7 @@ func (m *Maker) deliver(ctx context.Context, tx pgx.Tx, w *webhook, rollups *rol
 // requests makes up requests as a nightly report, a payroll run and people who try things
 // send them: few at night, and a burst now and then that its key's limit stops.
 func (m *Maker) requests(ctx context.Context, keys [2]Key) error {
-	rows, err := m.Pool.Query(ctx, `SELECT id FROM invoice WHERE workspace_id = $1 AND shown ORDER BY position DESC LIMIT 20`, m.WorkspaceID)
-	if err != nil {
-		return fmt.Errorf("cannot read invoices: %w", err)
-	}
-	invoices, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	invoices, err := pg.Collect(ctx, m.Pool, pgx.RowTo[string], `SELECT id FROM invoice WHERE workspace_id = $1 AND shown ORDER BY position DESC LIMIT 20`, m.WorkspaceID)
 	if err != nil {
 		return fmt.Errorf("cannot read invoices: %w", err)
 	}

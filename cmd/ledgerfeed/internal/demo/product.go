@@ -34,9 +34,12 @@ func newProduct(ctx context.Context, pool pg.DB, clock func() time.Time) (*produ
 // save saves a piece of work and publishes its entry: both are there, or neither is.
 func (p *product) save(ctx context.Context, id, kind string, data []byte) error {
 	return pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `INSERT INTO demo_product.work (id, kind, data) VALUES ($1, $2, $3)`, id, kind, data)
+		tag, err := tx.Exec(ctx, `INSERT INTO demo_product.work (id, kind, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, id, kind, data)
 		if err != nil {
 			return fmt.Errorf("save: %w", err)
+		}
+		if tag.RowsAffected() == 0 { // the connection was lost after an earlier commit, and this is another attempt
+			return nil
 		}
 		publisher, err := watermillsql.NewPublisher(wsql.TxFromPgx(tx), p.clock, nil)
 		if err != nil {

@@ -108,24 +108,21 @@ func checkPrivileges(ctx context.Context, x *examination) ([]Finding, error) {
 
 // checkDurability looks for settings with which a crash loses what was acknowledged.
 func checkDurability(ctx context.Context, x *examination) ([]Finding, error) {
-	rows, err := x.pool.Query(ctx, `
-		SELECT name, setting FROM pg_settings
-		 WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off' ORDER BY name`)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the server's settings: %w", err)
-	}
 	var (
 		list          []Finding
 		name, setting string
 	)
-	_, err = pgx.ForEachRow(rows, []any{&name, &setting}, func() error {
-		f := Finding{Level: Error, Text: name + " is " + setting + ": a crash of the server can destroy the database", Do: "turn it on"}
-		if name == "synchronous_commit" {
-			f = Finding{Level: Error, Text: name + " is off: a crash of the server loses appends that were acknowledged", Do: "turn it on for this database and role"}
-		}
-		list = append(list, f)
-		return nil
-	})
+	err := pg.ForEach(ctx, x.pool, `
+		SELECT name, setting FROM pg_settings
+		 WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off' ORDER BY name`,
+		nil, []any{&name, &setting}, func() error {
+			f := Finding{Level: Error, Text: name + " is " + setting + ": a crash of the server can destroy the database", Do: "turn it on"}
+			if name == "synchronous_commit" {
+				f = Finding{Level: Error, Text: name + " is off: a crash of the server loses appends that were acknowledged", Do: "turn it on for this database and role"}
+			}
+			list = append(list, f)
+			return nil
+		})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the server's settings: %w", err)
 	}
@@ -188,7 +185,13 @@ const (
 )
 
 func checkTransactions(ctx context.Context, x *examination) ([]Finding, error) {
-	rows, err := x.pool.Query(ctx, `
+	var (
+		list     []Finding
+		who      string
+		age      float64
+		projects bool
+	)
+	err := pg.ForEach(ctx, x.pool, `
 		SELECT 'session ' || pid || coalesce(' (' || nullif(application_name, '') || ')', ''), extract(epoch FROM clock_timestamp() - xact_start), projects
 		  FROM pg_stat_activity a CROSS JOIN LATERAL (
 		       SELECT EXISTS (SELECT FROM pg_locks l
@@ -197,17 +200,7 @@ func checkTransactions(ctx context.Context, x *examination) ([]Finding, error) {
 		 UNION ALL
 		SELECT 'prepared transaction ' || gid, extract(epoch FROM clock_timestamp() - prepared), false
 		  FROM pg_prepared_xacts WHERE database = current_database() AND clock_timestamp() - prepared > $1
-		 ORDER BY 2 DESC LIMIT 5`, longTransaction, longProjection)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the open transactions: %w", err)
-	}
-	var (
-		list     []Finding
-		who      string
-		age      float64
-		projects bool
-	)
-	_, err = pgx.ForEachRow(rows, []any{&who, &age, &projects}, func() error {
+		 ORDER BY 2 DESC LIMIT 5`, []any{longTransaction, longProjection}, []any{&who, &age, &projects}, func() error {
 		f := Finding{
 			Level: Warning, Text: fmt.Sprintf("%s has had a transaction open for %v", who, time.Duration(age*float64(time.Second)).Round(time.Second)),
 			Do: "end it: vacuum cannot remove old rows meanwhile, and everything becomes slower",
@@ -232,19 +225,15 @@ func checkTransactions(ctx context.Context, x *examination) ([]Finding, error) {
 const keptLog = 1 << 30
 
 func checkReplication(ctx context.Context, x *examination) ([]Finding, error) {
-	rows, err := x.pool.Query(ctx, `
-		SELECT slot_name, active, pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END, restart_lsn)::bigint
-		  FROM pg_replication_slots WHERE restart_lsn IS NOT NULL ORDER BY slot_name`)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the replication slots: %w", err)
-	}
 	var (
 		list   []Finding
 		slot   string
 		active bool
 		kept   int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&slot, &active, &kept}, func() error {
+	err := pg.ForEach(ctx, x.pool, `
+		SELECT slot_name, active, pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END, restart_lsn)::bigint
+		  FROM pg_replication_slots WHERE restart_lsn IS NOT NULL ORDER BY slot_name`, nil, []any{&slot, &active, &kept}, func() error {
 		switch {
 		case kept <= keptLog:
 		case active:
@@ -320,19 +309,15 @@ func readTimeouts(ctx context.Context, url string) (list []timeout, err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	// If a timeout is too short even for this statement, the statement's error names it.
-	rows, err := conn.Query(ctx, `
-		SELECT name, CASE source WHEN 'database' THEN 'of the database' WHEN 'user' THEN 'of the account' WHEN 'database user' THEN 'of the account in this database'
-		       WHEN 'client' THEN 'of DATABASE_URL' ELSE 'of the server' END, setting::bigint
-		  FROM pg_settings WHERE name = ANY ($1) AND setting <> '0' ORDER BY name`, pg.Timeouts())
-	if err != nil {
-		return nil, fmt.Errorf("read the timeouts: %w", err)
-	}
-	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (t timeout, err error) {
+	list, err = pg.Collect(ctx, conn, func(row pgx.CollectableRow) (t timeout, err error) {
 		var milliseconds int64
 		err = row.Scan(&t.name, &t.source, &milliseconds)
 		t.lasts = time.Duration(milliseconds) * time.Millisecond
 		return t, err
-	})
+	}, `
+		SELECT name, CASE source WHEN 'database' THEN 'of the database' WHEN 'user' THEN 'of the account' WHEN 'database user' THEN 'of the account in this database'
+		       WHEN 'client' THEN 'of DATABASE_URL' ELSE 'of the server' END, setting::bigint
+		  FROM pg_settings WHERE name = ANY ($1) AND setting <> '0' ORDER BY name`, pg.Timeouts())
 	if err != nil {
 		return nil, fmt.Errorf("read the timeouts: %w", err)
 	}

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
-	"github.com/jackc/pgx/v5"
 	"github.com/wneessen/go-mail"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
@@ -146,15 +146,11 @@ func checkPeople(ctx context.Context, x *examination) ([]Finding, error) {
 			Do: "start a process with the role project: it waits for the read models, and then deletes the values",
 		})
 	}
-	rows, err := x.pool.Query(ctx, `(SELECT workspace_id, id FROM client LIMIT $1) UNION ALL (SELECT workspace_id, id FROM contractor LIMIT $1)`, mostPeople)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read ids: %w", err)
-	}
 	var (
 		workspaceID, id, first string
 		named, looked          int
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&workspaceID, &id}, func() error {
+	if err := pg.ForEach(ctx, x.pool, `(SELECT workspace_id, id FROM client LIMIT $1) UNION ALL (SELECT workspace_id, id FROM contractor LIMIT $1)`, []any{mostPeople}, []any{&workspaceID, &id}, func() error {
 		if looked++; domain.LooksPersonal(id) {
 			if named++; named == 1 {
 				first = id + " of " + workspaceID
@@ -196,11 +192,11 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	var off, failing, paused int
 	var since *time.Time
-	rows, err := x.pool.Query(ctx, `SELECT count(*) FILTER (WHERE state = 'off'), count(*) FILTER (WHERE state = 'on' AND failing_since IS NOT NULL),
-		       count(*) FILTER (WHERE state = 'paused'), min(paused_at) FROM webhook`)
-	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&off, &failing, &paused, &since}, func() error { return nil })
-	}
+	var ids []string // of those that fail, the longest first
+	err = x.pool.QueryRow(ctx, `SELECT count(*) FILTER (WHERE state = 'off'), count(*) FILTER (WHERE state = 'on' AND failing_since IS NOT NULL),
+		       count(*) FILTER (WHERE state = 'paused'), min(paused_at),
+		       ARRAY(SELECT webhook_id FROM webhook WHERE state = 'on' AND failing_since IS NOT NULL ORDER BY failing_since, webhook_id LIMIT $1)
+		  FROM webhook`, mostNamed).Scan(&off, &failing, &paused, &since, &ids)
 	if err != nil {
 		return nil, fmt.Errorf("cannot count webhooks: %w", err)
 	}
@@ -213,7 +209,7 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	if failing > 0 || off > 0 {
 		list = append(list, Finding{
-			Level: Warning, Text: plural.Of(failing, "webhook fails", "webhooks fail") + ", " + plural.Of(off, "is off", "are off"),
+			Level: Warning, Text: plural.Of(failing, "webhook fails", "webhooks fail") + named(ids, failing) + ", " + plural.Of(off, "is off", "are off"),
 			Do: "ledgerfeed webhook list and webhook deliveries show what their receivers answer",
 		})
 	}
@@ -227,6 +223,21 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 		return ok("%s", plural.Of(len(lags), "webhook, which neither fails nor is late", "webhooks, none of which fails or is late")), nil
 	}
 	return list, nil
+}
+
+// mostNamed is how many failing webhooks are named.
+const mostNamed = 5
+
+// named writes the ids of all things, or of the first ones.
+func named(ids []string, all int) string {
+	if len(ids) == 0 {
+		return ""
+	}
+	list := strings.Join(ids, ", ")
+	if all > len(ids) {
+		list += fmt.Sprintf(" and %d more", all-len(ids))
+	}
+	return " (" + list + ")"
 }
 
 // lateRelay is the age of an entry that was not sent to a message broker from which

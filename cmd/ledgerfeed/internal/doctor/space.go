@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
@@ -41,18 +42,14 @@ type tableSize struct {
 // readTables lists the tables of the current schema, biggest first. A partition that is
 // dropped meanwhile counts as nothing.
 func readTables(ctx context.Context, x *examination) ([]tableSize, error) {
-	rows, err := x.pool.Query(ctx, `
+	list, err := pg.Collect(ctx, x.pool, func(row pgx.CollectableRow) (t tableSize, err error) {
+		err = row.Scan(&t.name, &t.bytes)
+		return t, err
+	}, `
 		SELECT r.relname, sum(coalesce(pg_total_relation_size(c.oid), 0))::bigint AS bytes
 		  FROM pg_class c JOIN pg_class r ON r.oid = coalesce(pg_partition_root(c.oid), c.oid)
 		 WHERE c.relnamespace = to_regnamespace(current_schema())::oid AND c.relkind IN ('r', 'p')
 		 GROUP BY r.relname ORDER BY bytes DESC, r.relname COLLATE "C"`)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the sizes of tables: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (t tableSize, err error) {
-		err = row.Scan(&t.name, &t.bytes)
-		return t, err
-	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the sizes of tables: %w", err)
 	}
@@ -124,29 +121,26 @@ const manyDead = 100_000
 // checkDeadRows looks for tables of which vacuum removes less than is changed. Autovacuum
 // starts at a fifth of the live rows at most, if nothing holds it back.
 func checkDeadRows(ctx context.Context, x *examination) ([]Finding, error) {
-	rows, err := x.pool.Query(ctx, `
-		SELECT relname, n_dead_tup, n_live_tup, greatest(last_vacuum, last_autovacuum) FROM pg_stat_user_tables
-		 WHERE schemaname = current_schema() AND n_dead_tup > $1 AND n_dead_tup > n_live_tup / 2 ORDER BY n_dead_tup DESC LIMIT 5`, manyDead)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the statistics of tables: %w", err)
-	}
 	var (
 		list       []Finding
 		table      string
 		dead, live int64
 		vacuumed   *time.Time
 	)
-	_, err = pgx.ForEachRow(rows, []any{&table, &dead, &live, &vacuumed}, func() error {
-		last := "never vacuumed"
-		if vacuumed != nil {
-			last = "vacuumed last on " + vacuumed.UTC().Format(time.DateTime) + " UTC"
-		}
-		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("%s has %s and %s; %s", table, plural.Of(dead, "dead row", "dead rows"), plural.Of(live, "live one", "live ones"), last),
-			Do: "check that nothing holds vacuum back (transactions, replication) and that autovacuum is on for the table; VACUUM " + table + " removes them now",
+	err := pg.ForEach(ctx, x.pool, `
+		SELECT relname, n_dead_tup, n_live_tup, greatest(last_vacuum, last_autovacuum) FROM pg_stat_user_tables
+		 WHERE schemaname = current_schema() AND n_dead_tup > $1 AND n_dead_tup > n_live_tup / 2 ORDER BY n_dead_tup DESC LIMIT 5`,
+		[]any{manyDead}, []any{&table, &dead, &live, &vacuumed}, func() error {
+			last := "never vacuumed"
+			if vacuumed != nil {
+				last = "vacuumed last on " + vacuumed.UTC().Format(time.DateTime) + " UTC"
+			}
+			list = append(list, Finding{
+				Level: Warning, Text: fmt.Sprintf("%s has %s and %s; %s", table, plural.Of(dead, "dead row", "dead rows"), plural.Of(live, "live one", "live ones"), last),
+				Do: "check that nothing holds vacuum back (transactions, replication) and that autovacuum is on for the table; VACUUM " + table + " removes them now",
+			})
+			return nil
 		})
-		return nil
-	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the statistics of tables: %w", err)
 	}
@@ -230,15 +224,54 @@ func checkArchiving(ctx context.Context, x *examination) ([]Finding, error) {
 	return ok("off"), nil
 }
 
-// checkFreeSpace looks at the file systems of the data directory, if they are of this
-// machine.
+// tryWrite lets the server write 1 MiB to the disk of the database, and takes it back: a disk that is
+// full shows from every machine. What a server without space does at once is refuse (53100). It
+// returns what the check can say where it sees nothing else.
+func tryWrite(ctx context.Context, x *examination) (works string, err error) {
+	err = pgx.BeginFunc(ctx, x.pool, func(tx pgx.Tx) error {
+		// Rows of 1,000 bytes are neither compressed nor moved out of the table. A temporary table
+		// is in the database's own tablespace unless temp_tablespaces names others.
+		_, err := tx.Exec(ctx, `
+			SET LOCAL temp_tablespaces = '';
+			CREATE TEMPORARY TABLE ledgerfeed_doctor ON COMMIT DROP AS SELECT n::char(1000) AS filler FROM generate_series(1, 1024) AS n`)
+		return err
+	})
+	return judgeWrite(err)
+}
+
+// errDiskFull says that the server cannot write.
+var errDiskFull = errors.New("the server's disk is full")
+
+// judgeWrite takes how tryWrite ended.
+func judgeWrite(err error) (works string, _ error) {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case err == nil:
+		return "the server has just written 1 MiB; how much more is free", nil
+	case ok && refused.Code == "53100":
+		return "", fmt.Errorf("%w: %s", errDiskFull, refused.Message)
+	case ok: // no right to make temporary tables, or only reads
+		return "a write was not tried (" + refused.Message + "); whether space is free", nil
+	}
+	return "", fmt.Errorf("cannot try a write: %w", err)
+}
+
+// checkFreeSpace tries a write, and looks at the file systems of the data directory if they are of
+// this machine.
 func checkFreeSpace(ctx context.Context, x *examination) ([]Finding, error) {
+	works, err := tryWrite(ctx, x)
+	if errors.Is(err, errDiskFull) {
+		return []Finding{{Level: Error, Text: err.Error(), Do: addSpace}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	dir, backend, err := dataDirectory(ctx, x)
 	if err != nil {
 		return nil, err
 	}
 	if dir == "" || !ofThisMachine(backend) {
-		return ok("cannot be known from here: the server is on another machine, or the role may not read data_directory; watch its disk there"), nil
+		return ok("%s cannot be seen from here, because the server is on another machine or the role may not read data_directory: watch the disks of its data, pg_wal and tablespaces there", works), nil
 	}
 	g, _, err := readGrowth(ctx, x)
 	if err != nil {
@@ -261,7 +294,7 @@ func checkFreeSpace(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	switch {
 	case len(list) == 0:
-		return ok("cannot be known from here: %s is not of this machine; watch the server's disk there", dir), nil
+		return ok("%s cannot be seen from here, because %s is not of this machine: watch the disks of the server's data, pg_wal and tablespaces there", works, dir), nil
 	case len(list) == 2 && list[1].Level == list[0].Level:
 		list = list[:1]
 	}
@@ -276,6 +309,8 @@ const (
 	farAway = 1000 // beyond, days say nothing
 )
 
+const addSpace = "add space, or remove what is not the database's; a server without space stops, and nothing is lost (docs/operations/sizing.md)"
+
 // judgeFree says whether the free bytes of a directory are enough for a growth a day,
 // and for the write-ahead log between two checkpoints.
 func judgeFree(path string, free, perDay, walSize int64) Finding {
@@ -288,7 +323,7 @@ func judgeFree(path string, free, perDay, walSize int64) Finding {
 	default:
 		f.Text += fmt.Sprintf(", enough for %s at the pace of the last one", plural.Of(lasts/perDay, "day", "days"))
 	}
-	f.Do = "add space, or remove what is not the database's; a server without space stops, and nothing is lost (docs/operations/sizing.md)"
+	f.Do = addSpace
 	switch {
 	case free < walSize || lasts < nearlyFull*perDay:
 		f.Level = Error

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
@@ -69,7 +71,7 @@ func TestSpace(t *testing.T) {
 		}
 		p.pool = testkit.Must(pgxpool.New(t.Context(), p.db.URL+"&role="+migrations.RoleService))(t)
 		t.Cleanup(testkit.AsPool(p.pool).Close)
-		p.finds("free space", OK, "cannot be known from here")
+		p.finds("free space", OK, "cannot be seen from here")
 	})
 	t.Run("archiving and slots", func(t *testing.T) {
 		t.Parallel()
@@ -128,5 +130,25 @@ func TestOfThisMachine(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/comm"); err == nil && ofThisMachine(os.Getpid()) {
 		t.Error("this test is taken for PostgreSQL")
+	}
+}
+
+// TestJudgeWrite: a full disk is an error from every machine, and a write that is not allowed says so.
+func TestJudgeWrite(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]string{"": "written 1 MiB", "42501": "not tried (no)", "25006": "not tried (no)"} {
+		var err error
+		if code != "" {
+			err = &pgconn.PgError{Code: code, Message: "no"}
+		}
+		if works, err := judgeWrite(err); err != nil || !strings.Contains(works, want) {
+			t.Errorf("%q: %q, %v; want %q", code, works, err, want)
+		}
+	}
+	if _, err := judgeWrite(&pgconn.PgError{Code: "53100", Message: "could not extend file"}); !errors.Is(err, errDiskFull) || err.Error() != "the server's disk is full: could not extend file" {
+		t.Error(err)
+	}
+	if _, err := judgeWrite(errors.New("broken pipe")); err == nil || errors.Is(err, errDiskFull) {
+		t.Error(err)
 	}
 }

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"path/filepath"
-	"syscall"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -100,7 +98,7 @@ func (d *Database) Name() string {
 	if err != nil {
 		return "DATABASE_URL"
 	}
-	return c.Database + " at " + serverOf(c)
+	return c.Database + " at " + pg.Server(c)
 }
 
 // IsLocal tells whether the database is in the program's own PostgreSQL.
@@ -181,60 +179,30 @@ func (d *Database) prepare(ctx context.Context, reading bool) error {
 // connection to it, by one that names the setting and the address, once, and what to do.
 // Other errors stay as they are.
 func (e *Env) explainConnection(err error) error {
-	var (
-		form    *pgconn.ParseConfigError
-		connect *pgconn.ConnectError
-	)
-	var pooler *pg.PoolerError
-	switch {
-	case errors.As(err, &pooler):
+	if pooler, ok := errors.AsType[*pg.PoolerError](err); ok {
 		return pooler
-	case err == nil || e.Settings.DatabaseURL == "":
+	}
+	if err == nil || e.Settings.DatabaseURL == "" {
 		return err
-	case errors.As(err, &form):
-		return errors.New("DATABASE_URL is no address of a database: want postgres://user:password@host:5432/name, or host=… user=… dbname=…")
-	case errors.As(err, &connect):
-		c := connect.Config
-		named := "which DATABASE_URL names"
-		if e.Cell != "" {
-			named = "the cell " + e.Cell
-		}
-		return fmt.Errorf("cannot connect to the database %s at %s as %s, %s: %w", c.Database, serverOf(c), c.User, named, causeOf(err))
 	}
-	return err
+	setting, named := "DATABASE_URL", "which DATABASE_URL names"
+	if e.Cell != "" {
+		setting, named = "LEDGERFEED_CELLS", "the cell "+e.Cell
+	}
+	return cmp.Or(pg.ExplainConnection(err, setting, named), e.explainRights(err), err)
 }
 
-// serverOf names the server of an address; its password is not shown.
-func serverOf(c *pgconn.Config) string {
-	network, address := pgconn.NetworkAddress(c.Host, c.Port)
-	if network == "unix" {
-		return "the socket " + address
+// explainRights adds to PostgreSQL's refusal the account that lacks rights, and the roles that have
+// them; nil: err has another cause, such as a trigger that guards the log.
+func (e *Env) explainRights(err error) error {
+	if !pg.Forbidden(err) || !strings.Contains(err.Error(), "permission denied for ") {
+		return nil
 	}
-	return address
-}
-
-// causeOf is the innermost error with a cause in it: PostgreSQL's answer, or what the network
-// did.
-func causeOf(err error) error {
-	var (
-		answered *pgconn.PgError
-		name     *net.DNSError
-		number   syscall.Errno
-	)
-	switch {
-	case errors.As(err, &answered):
-		return errors.New(answered.Message)
-	case errors.As(err, &name):
-		return fmt.Errorf("the name %s cannot be looked up: %s", name.Name, name.Err)
-	case errors.As(err, &number):
-		return number
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return errors.New("no answer in time")
+	c, perr := pgconn.ParseConfig(e.Settings.DatabaseURL)
+	if perr != nil {
+		return nil
 	}
-	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
-		err = next
-	}
-	return err
+	return fmt.Errorf("%w; the account %s lacks a role: ledgerfeed_owner for migrate, ledgerfeed_writer for append alone, ledgerfeed_auditor for verify, export, explain, anomaly list and status, ledgerfeed_service for serve and all else (docs/operations/roles.md)", err, c.User)
 }
 
 // Connections is how many connections to the database this process may have, all pools and

@@ -16,7 +16,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
-	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 	"github.com/ledgerfeed/ledgerfeed/internal/cell"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -84,7 +83,7 @@ func (e *Env) startTraces(ctx context.Context) (err error) {
 		return nil
 	}
 	e.Logger = slog.New(tracing.LogHandler(e.Logger.Handler()))
-	e.Traces, err = tracing.Start(ctx, tracing.Config{Version: buildinfo.Read().Version, Logger: e.Logger})
+	e.Traces, err = tracing.Start(ctx, tracing.Config{Version: cli.ReadBuildInfo().Version, Logger: e.Logger})
 	return err
 }
 

@@ -204,11 +204,7 @@ in the file signing.key of the data directory, in the same form.`,
 				Key string `json:"key"` // secret
 				keyView
 			}{text, list[0]}
-			return env.Print(made, func(out io.Writer) error {
-				fmt.Fprintf(env.ErrOut, "The key is secret. Others check what it signs with %s\n", list[0].VerifierKey[name])
-				_, err := fmt.Fprintln(out, text)
-				return err
-			})
+			return env.Print(made, env.Line(text, "The key is secret. Others check what it signs with "+list[0].VerifierKey[name]))
 		}),
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -72,17 +71,14 @@ func WriteGroups(out io.Writer, groups []anomaly.Group) error {
 		_, err := fmt.Fprintln(out, "No anomalies wait to be looked at.")
 		return err
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "WORKSPACE\tREASON\tTYPE\tENTRIES\tACKNOWLEDGED\tPOSITIONS\tTHE LAST ABOUT")
 	var reasons []domain.Reason
-	for i := range groups {
-		g := &groups[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d – %d\t%s %s\n", g.WorkspaceID, g.Reason, g.Type, g.Count, g.Acknowledged, g.FirstPosition, g.LastPosition, g.LastObjectType, g.LastObjectID)
+	err := cli.Table(out, "WORKSPACE\tREASON\tTYPE\tENTRIES\tACKNOWLEDGED\tPOSITIONS\tTHE LAST ABOUT", groups, func(g *anomaly.Group) string {
 		if !slices.Contains(reasons, g.Reason) {
 			reasons = append(reasons, g.Reason)
 		}
-	}
-	if err := t.Flush(); err != nil {
+		return fmt.Sprintf("%s\t%s\t%s\t%d\t%d\t%d – %d\t%s %s", g.WorkspaceID, g.Reason, g.Type, g.Count, g.Acknowledged, g.FirstPosition, g.LastPosition, g.LastObjectType, g.LastObjectID)
+	})
+	if err != nil {
 		return err
 	}
 	if groups[0].AtLeast {
@@ -171,18 +167,15 @@ func writeAnomalies(out io.Writer, workspaceID string, v *showView) error {
 		_, err := fmt.Fprintf(out, "%s has no anomalies.\n", workspaceID)
 		return err
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "POSITION\tREASON\tTYPE\tABOUT\tPUBLISHED\tENTRY\tNOTE")
-	for i := range v.Anomalies {
-		a := &v.Anomalies[i]
+	err := cli.Table(out, "POSITION\tREASON\tTYPE\tABOUT\tPUBLISHED\tENTRY\tNOTE", v.Anomalies, func(a *anomaly.Anomaly) string {
 		note := ""
 		if a.Note != nil {
 			note = *a.Note
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Position, a.Reason, a.Type, strings.TrimSpace(a.ObjectType+" "+a.ObjectID),
+		return fmt.Sprintf("%d\t%s\t%s\t%s\t%s\t%s\t%s", a.Position, a.Reason, a.Type, strings.TrimSpace(a.ObjectType+" "+a.ObjectID),
 			domain.FormatTime(a.PublishedAt), a.EventID, note)
-	}
-	if err := t.Flush(); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	if v.Entry != nil {
@@ -223,10 +216,7 @@ only with --all, and ledgerfeed doctor no longer counts them. Nothing else chang
 				if err != nil {
 					return err
 				}
-				return env.Print(map[string]int64{"acknowledged": n}, func(out io.Writer) error {
-					_, err := fmt.Fprintln(out, plural.Of(n, "anomaly is", "anomalies are")+" acknowledged.")
-					return err
-				})
+				return env.Print(map[string]int64{"acknowledged": n}, env.Line(plural.Of(n, "anomaly is", "anomalies are")+" acknowledged."))
 			})
 		}),
 	}

@@ -136,17 +136,14 @@ func writeDeadLetters(out io.Writer, v *deadLettersView) error {
 		return err
 	}
 	fmt.Fprintf(out, "Dead letters of %s:\n", v.Source)
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tSINCE\tWORKSPACE\tENTRY\tMESSAGE\tREASON")
-	for i := range v.Letters {
-		l := &v.Letters[i]
+	err := cli.Table(out, "ID\tSINCE\tWORKSPACE\tENTRY\tMESSAGE\tREASON", v.Letters, func(l *deadLetterView) string {
 		reason := l.Reason
 		if l.LeftOut != "" {
 			reason += "; cannot be retried without " + l.LeftOut
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", l.ID, l.At, cmp.Or(l.WorkspaceID, "-"), cmp.Or(l.EntryID, "-"), cmp.Or(cli.Printable(l.MessageID), "-"), cli.Printable(reason))
-	}
-	if err := t.Flush(); err != nil {
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", l.ID, l.At, cmp.Or(l.WorkspaceID, "-"), cmp.Or(l.EntryID, "-"), cmp.Or(cli.Printable(l.MessageID), "-"), cli.Printable(reason))
+	})
+	if err != nil {
 		return err
 	}
 	if v.More {
@@ -380,8 +377,5 @@ func dropDeadLetters(ctx context.Context, env *operate.Env, of ingest.DeadLetter
 	if err != nil {
 		return err
 	}
-	return env.Print(map[string]int{"dropped": dropped}, func(out io.Writer) error {
-		_, err := fmt.Fprintln(out, plural.Of(dropped, "dead letter is", "dead letters are")+" deleted.")
-		return err
-	})
+	return env.Print(map[string]int{"dropped": dropped}, env.Line(plural.Of(dropped, "dead letter is", "dead letters are")+" deleted."))
 }

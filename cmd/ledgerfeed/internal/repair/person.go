@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,12 +86,9 @@ func writeFound(out io.Writer, found []foundPerson) error {
 		_, err := fmt.Fprintln(out, "No value of this workspace contains the text.")
 		return err
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "KIND\tID\tENTRIES\tLAST POSITION")
-	for _, f := range found {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\n", f.Kind, f.ID, f.Entries, f.Position)
-	}
-	return t.Flush()
+	return cli.Table(out, "KIND\tID\tENTRIES\tLAST POSITION", found, func(f *foundPerson) string {
+		return fmt.Sprintf("%s\t%s\t%d\t%d", f.Kind, f.ID, f.Entries, f.Position)
+	})
 }
 
 // subjectArgs reads the arguments client|contractor ID.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -116,17 +115,12 @@ func quarantineListCommand(env *operate.Env) *cobra.Command {
 func writeQuarantined(out io.Writer, list []quarantineView, skips []eventlog.Skip) error {
 	if len(list) == 0 {
 		fmt.Fprintln(out, "No workspace is quarantined.")
-	} else {
-		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "CONSUMER\tWORKSPACE\tPOSITION\tWAITING\tFAILURES\tERROR")
-		for _, q := range list {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\n", q.Consumer, q.WorkspaceID, q.Position, q.Behind, q.Failures, q.Error)
-		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
+		return writeSkips(out, skips)
 	}
-	return writeSkips(out, skips)
+	err := cli.Table(out, "CONSUMER\tWORKSPACE\tPOSITION\tWAITING\tFAILURES\tERROR", list, func(q *quarantineView) string {
+		return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%s", q.Consumer, q.WorkspaceID, q.Position, q.Behind, q.Failures, q.Error)
+	})
+	return errors.Join(err, writeSkips(out, skips))
 }
 
 func writeSkips(out io.Writer, skips []eventlog.Skip) error {
@@ -275,10 +269,7 @@ func retryQuarantined(ctx context.Context, env *operate.Env, consumer, workspace
 		if err := of.Retry(ctx, workspaceID); err != nil {
 			return err
 		}
-		return env.Print(map[string]string{"workspace_id": workspaceID}, func(out io.Writer) error {
-			_, err := fmt.Fprintf(out, "%s is tried again within seconds if ledgerfeed serve is running.\n", workspaceID)
-			return err
-		})
+		return env.Print(map[string]string{"workspace_id": workspaceID}, env.Line(workspaceID+" is tried again within seconds if ledgerfeed serve is running."))
 	})
 }
 

@@ -26,7 +26,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/heap"
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
@@ -117,7 +116,7 @@ func NewCells(ctx context.Context, env *operate.Env, roles []string, migrate boo
 // are still served for the drain delay.
 func (c *Cells) Run(ctx context.Context) error {
 	defer c.host.close()
-	restore := heap.LetGrow()
+	restore := cli.LetHeapGrow()
 	defer restore()
 	env := c.host.env
 	env.Logger.InfoContext(ctx, "listening", "for", AdminListener, "url", c.host.URL(AdminListener))

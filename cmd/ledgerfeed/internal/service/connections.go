@@ -267,18 +267,14 @@ func ReadServerUse(ctx context.Context, env *operate.Env, db *operate.Database, 
 		return nil, fmt.Errorf("cannot count connections: %w", err)
 	}
 	u.Left = max(0, u.Max-u.Reserved-u.Used)
-	rows, err := pool.Query(ctx, `
-		SELECT string_to_array(split_part(substr(application_name, length($1) + 1), ';', 1), ' '), coalesce(host(client_addr), ''), count(*)
-		  FROM pg_stat_activity WHERE datname = current_database() AND starts_with(application_name, $1)
-		 GROUP BY 1, 2 ORDER BY 2, 1`, sessionPrefix)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read which processes are connected: %w", err)
-	}
 	var (
 		words []string
 		one   Process
 	)
-	_, err = pgx.ForEachRow(rows, []any{&words, &one.Address, &one.Connections}, func() error {
+	err = pg.ForEach(ctx, pool, `
+		SELECT string_to_array(split_part(substr(application_name, length($1) + 1), ';', 1), ' '), coalesce(host(client_addr), ''), count(*)
+		  FROM pg_stat_activity WHERE datname = current_database() AND starts_with(application_name, $1)
+		 GROUP BY 1, 2 ORDER BY 2, 1`, []any{sessionPrefix}, []any{&words, &one.Address, &one.Connections}, func() error {
 		one.Roles, one.Mark = rolesAndMark(words)
 		one.Most = mostAllowed(env, one.Roles)
 		u.Processes = append(u.Processes, one)
@@ -358,16 +354,12 @@ func nameSessions(s *Service) error {
 // ConnectedRoles lists the roles, of all serving processes together, that are connected to
 // the database, in the order of AllRoles. Any account may ask.
 func ConnectedRoles(ctx context.Context, pool pg.DB) ([]string, error) {
-	rows, err := pool.Query(ctx, `
+	list, err := pg.Collect(ctx, pool, pgx.RowTo[string], `
 		SELECT role FROM unnest($2::text[]) WITH ORDINALITY AS r (role, n)
 		 WHERE EXISTS (SELECT FROM pg_stat_activity a
 		                WHERE a.datname = current_database() AND starts_with(a.application_name, $1)
 		                  AND role = ANY(string_to_array(split_part(substr(a.application_name, length($1) + 1), ';', 1), ' ')))
 		 ORDER BY n`, sessionPrefix, AllRoles())
-	if err != nil {
-		return nil, fmt.Errorf("cannot read which processes are connected: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("cannot read which processes are connected: %w", err)
 	}

@@ -61,7 +61,7 @@ func openSource(ctx context.Context, address string, stream ingest.StreamConfig)
 		if err != nil {
 			return nil, err
 		}
-		return ingest.OpenOutbox(ctx, target)
+		return ingest.OpenOutbox(ctx, target, stream.Bus.Logger)
 	}
 	var err error
 	if stream.Target, err = bus.ParseTarget(address); err != nil {

@@ -21,7 +21,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/internal/buildinfo"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/connlimit"
@@ -112,7 +111,7 @@ func (s *Service) prepareProcess() error {
 
 // buildMetric is always 1, and has the build as labels.
 func buildMetric() prometheus.Collector {
-	build := buildinfo.Read()
+	build := cli.ReadBuildInfo()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ledgerfeed_build_info", Help: "Version of the program as labels; the value is always 1.",
 		ConstLabels: prometheus.Labels{"version": build.Version, "commit": build.Commit, "go": build.Go},

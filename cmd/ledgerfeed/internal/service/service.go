@@ -17,10 +17,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/heap"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
 	"github.com/ledgerfeed/ledgerfeed/internal/tlslisten"
@@ -118,7 +118,7 @@ const flushTimeout = time.Second
 // drain delay, so that load balancers see it and stop sending requests.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.close()
-	restore := heap.LetGrow()
+	restore := cli.LetHeapGrow()
 	defer restore()
 	for _, l := range s.listeners {
 		s.env.Logger.InfoContext(ctx, "listening", "for", l.name, "url", l.url)

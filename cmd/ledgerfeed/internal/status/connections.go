@@ -1,12 +1,13 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
@@ -15,12 +16,10 @@ func writeConnections(out io.Writer, u *service.ServerUse, pooled bool) error {
 	if len(u.Processes) == 0 {
 		fmt.Fprintln(out, "\nNo process that serves is connected.")
 	} else {
-		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "\nPROCESS\tADDRESS\tCONNECTIONS\tAT MOST\tROLES")
-		for _, p := range u.Processes {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", orDash(p.Mark), orDash(p.Address), p.Connections, p.Most, strings.Join(p.Roles, ","))
-		}
-		if err := t.Flush(); err != nil {
+		err := cli.Table(out, "\nPROCESS\tADDRESS\tCONNECTIONS\tAT MOST\tROLES", u.Processes, func(p *service.Process) string {
+			return fmt.Sprintf("%s\t%s\t%d\t%d\t%s", cmp.Or(p.Mark, "-"), cmp.Or(p.Address, "-"), p.Connections, p.Most, strings.Join(p.Roles, ","))
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -32,11 +31,4 @@ func writeConnections(out io.Writer, u *service.ServerUse, pooled bool) error {
 		fmt.Fprintln(out, "Warning: there are too few for another process: "+u.Warning)
 	}
 	return nil
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,13 +105,10 @@ ledgerfeed anomaly show has all of them.`,
 func writeStatus(out io.Writer, s *projections.Status) error {
 	fmt.Fprintf(out, "%s: %d of %s, lag %s and %.1f s, %s %s, %d quarantined\n",
 		s.Name, s.Position, plural.Of(s.Head, "entry", "entries"), plural.Of(s.LagEntries, "entry", "entries"), s.LagSeconds, count(s.Anomalies, s.More), plural.Word(s.Anomalies, "anomaly", "anomalies"), s.Quarantined)
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "WORKSPACE\tPOSITION\tHEAD\tLAG\tSECONDS\tANOMALIES\tSTATE")
-	for i := range s.Workspaces {
-		w := &s.Workspaces[i]
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.1f\t%s\t%s\n", w.WorkspaceID, w.Position, w.Head, w.LagEntries, w.LagSeconds, count(int64(len(w.Anomalies)), w.More), workspaceState(w))
-	}
-	if err := t.Flush(); err != nil {
+	err := cli.Table(out, "WORKSPACE\tPOSITION\tHEAD\tLAG\tSECONDS\tANOMALIES\tSTATE", s.Workspaces, func(w *projections.WorkspaceStatus) string {
+		return fmt.Sprintf("%s\t%d\t%d\t%d\t%.1f\t%s\t%s", w.WorkspaceID, w.Position, w.Head, w.LagEntries, w.LagSeconds, count(int64(len(w.Anomalies)), w.More), workspaceState(w))
+	})
+	if err != nil {
 		return err
 	}
 	if s.OtherRules > 0 {
@@ -146,19 +142,16 @@ func writeAnomalies(out io.Writer, groups []anomaly.Group) error {
 	if len(groups) == 0 {
 		return nil
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nANOMALIES OF\tREASON\tTYPE\tENTRIES\tPOSITIONS\tTHE LAST ABOUT")
-	for i := range groups {
-		g := &groups[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d – %d\t%s %s\n", g.WorkspaceID, g.Reason, g.Type, g.Count, g.FirstPosition, g.LastPosition, g.LastObjectType, g.LastObjectID)
-	}
-	if err := t.Flush(); err != nil {
+	err := cli.Table(out, "\nANOMALIES OF\tREASON\tTYPE\tENTRIES\tPOSITIONS\tTHE LAST ABOUT", groups, func(g *anomaly.Group) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%d\t%d – %d\t%s %s", g.WorkspaceID, g.Reason, g.Type, g.Count, g.FirstPosition, g.LastPosition, g.LastObjectType, g.LastObjectID)
+	})
+	if err != nil {
 		return err
 	}
 	if groups[0].AtLeast {
 		fmt.Fprintln(out, anomaly.OnlyFirst())
 	}
-	_, err := fmt.Fprintln(out, "ledgerfeed anomaly list says what the reasons mean, and anomaly show WORKSPACE lists the entries.")
+	_, err = fmt.Fprintln(out, "ledgerfeed anomaly list says what the reasons mean, and anomaly show WORKSPACE lists the entries.")
 	return err
 }
 
@@ -170,26 +163,19 @@ func writeLags(out io.Writer, v *view) error {
 	if len(v.Delivery) == 0 {
 		return nil
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nWEBHOOK\tWORKSPACE\tPOSITION\tVISIBLE\tLAG\tSECONDS\tWAITING\tSTATE")
-	for i := range v.Delivery {
-		l := &v.Delivery[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%.1f\t%d\t%s\n", l.WebhookID, l.WorkspaceID, l.Position, l.Visible, l.Entries, l.Seconds, l.Waiting, l.State)
-	}
-	return t.Flush()
+	return cli.Table(out, "\nWEBHOOK\tWORKSPACE\tPOSITION\tVISIBLE\tLAG\tSECONDS\tWAITING\tSTATE", v.Delivery, func(l *dispatch.Lag) string {
+		return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%.1f\t%d\t%s", l.WebhookID, l.WorkspaceID, l.Position, l.Visible, l.Entries, l.Seconds, l.Waiting, l.State)
+	})
 }
 
 func writeRelays(out io.Writer, list []relay.Status) error {
 	if len(list) == 0 {
 		return nil
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nRELAY\tPOSITION\tVISIBLE\tLAG\tSECONDS\tFAILING WORKSPACES")
-	for i := range list {
-		r := &list[i]
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.1f\t%d\n", r.Name, r.Position, r.Visible, r.LagEntries, r.LagSeconds, r.Failing)
-	}
-	if err := t.Flush(); err != nil {
+	err := cli.Table(out, "\nRELAY\tPOSITION\tVISIBLE\tLAG\tSECONDS\tFAILING WORKSPACES", list, func(r *relay.Status) string {
+		return fmt.Sprintf("%s\t%d\t%d\t%d\t%.1f\t%d", r.Name, r.Position, r.Visible, r.LagEntries, r.LagSeconds, r.Failing)
+	})
+	if err != nil {
 		return err
 	}
 	for i := range list {

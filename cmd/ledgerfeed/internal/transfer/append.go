@@ -358,8 +358,8 @@ func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now tim
 			if err == nil {
 				n.draft, err = f.decode(line)
 			}
-			if err == nil && !f.restore && n.draft.CreatedAt.After(now.Add(eventlog.MaxAhead)) {
-				err = fmt.Errorf("%w (now is %s)", eventlog.ErrAhead, domain.FormatTime(now))
+			if err == nil && !f.restore {
+				err = refuseAhead(&n.draft, now)
 			}
 			if err != nil {
 				bad.add(&n, err)
@@ -379,6 +379,15 @@ func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now tim
 		return 0, errors.New("one line has a wrong form; nothing was appended")
 	}
 	return 0, fmt.Errorf("%d lines have a wrong form%s; nothing was appended", bad.lines, bad.shown())
+}
+
+// refuseAhead is the log's answer to an entry that is ahead of now. It comes before what else the log
+// may say, so that append and append --check give the same answer.
+func refuseAhead(d *domain.Draft, now time.Time) error {
+	if !d.CreatedAt.After(now.Add(eventlog.MaxAhead)) {
+		return nil
+	}
+	return &eventlog.RefusedError{ID: d.ID, Reason: eventlog.ErrAhead, Detail: "now is " + domain.FormatTime(now)}
 }
 
 // decode reads a line and checks all that does not depend on the log.

@@ -24,6 +24,9 @@ const standardInput = "standard input"
 
 var errLongLine = fmt.Errorf("the entry is longer than %d bytes", domain.MaxEntrySize)
 
+// errMark: the beginning of the input may have a mark, which is skipped.
+var errMark = errors.New("the line begins with a byte order mark (EF BB BF), which only the beginning of the input may have: remove it; joining files of Windows editors leaves it between them")
+
 // each calls do with every line that is not blank, and its number from 1. For a
 // line that is longer than an entry may be it passes an error instead.
 func (s *source) each(ctx context.Context, do func(number int, line []byte, err error) error) error {
@@ -54,7 +57,11 @@ func eachLine(ctx context.Context, name string, in io.Reader, do func(number int
 			return fmt.Errorf("cannot read %s, line %d: %w", name, number, err)
 		}
 		if line = bytes.TrimRight(line, "\r\n"); len(bytes.TrimSpace(line)) > 0 {
-			if derr := do(number, line, nil); derr != nil {
+			var fault error
+			if bytes.HasPrefix(line, []byte(textfile.Mark)) {
+				line, fault = nil, errMark
+			}
+			if derr := do(number, line, fault); derr != nil {
 				return derr
 			}
 		}

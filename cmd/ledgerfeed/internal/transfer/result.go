@@ -100,10 +100,7 @@ func (n *newWorkspaces) absent(ctx context.Context, drafts []domain.Draft, known
 	if len(ids) == 0 {
 		return asked
 	}
-	rows, err := n.pool.Query(ctx, `SELECT workspace_id FROM workspace WHERE workspace_id = ANY($1)`, ids)
-	if err == nil {
-		ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
-	}
+	ids, err := pg.Collect(ctx, n.pool, pgx.RowTo[string], `SELECT workspace_id FROM workspace WHERE workspace_id = ANY($1)`, ids)
 	if err != nil {
 		n.forbidden = pg.Forbidden(err)
 		return map[string]bool{}

@@ -214,6 +214,10 @@ func (f *appendFlags) runCheck(ctx context.Context, env *operate.Env, files []st
 	}
 	defer closeAll()
 	return env.WithDeps(ctx, func(d *operate.Deps) error {
+		now, err := d.Log.Clock(ctx)
+		if err != nil {
+			return err
+		}
 		c := &checker{trial: d.Log.NewTrial(f.create), report: &lineReport{out: env.ErrOut}, meter: &meter{verb: "check"}}
 		stop := c.meter.show(env.ErrOut, cli.ProgressEvery)
 		for _, s := range sources {
@@ -221,6 +225,9 @@ func (f *appendFlags) runCheck(ctx context.Context, env *operate.Env, files []st
 				n := numbered{source: s.name, number: number}
 				if err == nil {
 					n.draft, err = f.decode(line)
+				}
+				if err == nil {
+					err = refuseAhead(&n.draft, now)
 				}
 				return c.add(ctx, n, err)
 			}); err != nil {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -72,10 +71,7 @@ To send a test.ping, use ledgerfeed webhook test.`,
 				}
 				last := appended[len(appended)-1]
 				view := triggered{WorkspaceID: workspace, Type: args[0], EventID: last.ID, Position: last.Position, Before: entries.types()[:len(entries)-1]}
-				return env.Print(view, func(out io.Writer) error {
-					_, err := fmt.Fprintf(out, "%s %s at position %d of %s, after %s\n", view.Type, view.EventID, view.Position, workspace, strings.Join(view.Before, ", "))
-					return err
-				})
+				return env.Print(view, env.Line(fmt.Sprintf("%s %s at position %d of %s, after %s", view.Type, view.EventID, view.Position, workspace, strings.Join(view.Before, ", "))))
 			})
 		}),
 	}

@@ -1,4 +1,4 @@
-package buildinfo
+package cli
 
 import (
 	"runtime"
@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestString(t *testing.T) {
+func TestBuildInfo(t *testing.T) {
 	t.Parallel()
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	commit := []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-11-22T10:00:00Z"}, {Key: "vcs.modified", Value: "false"}}
@@ -17,11 +17,11 @@ func TestString(t *testing.T) {
 		"v1.2.0, commit abc of 2026-11-22T10:00:00Z, go1.26.8 " + platform:                     {GoVersion: "go1.26.8", Main: debug.Module{Version: "v1.2.0"}, Settings: commit},
 		"v1.2.0+dirty, commit abc of 2026-11-22T10:00:00Z, with changes, go1.26.8 " + platform: {GoVersion: "go1.26.8", Main: debug.Module{Version: "v1.2.0+dirty"}, Settings: changed},
 	} {
-		if got := read(&info).String(); got != want {
+		if got := newBuildInfo(&info).String(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
-	if Read().Go != runtime.Version() {
-		t.Errorf("this binary: %+v", Read())
+	if ReadBuildInfo().Go != runtime.Version() {
+		t.Errorf("this binary: %+v", ReadBuildInfo())
 	}
 }

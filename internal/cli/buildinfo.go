@@ -1,6 +1,4 @@
-// Package buildinfo tells which version of the program is running, from what the Go toolchain
-// writes into every binary.
-package buildinfo
+package cli
 
 import (
 	"fmt"
@@ -9,9 +7,9 @@ import (
 	"strings"
 )
 
-// Info describes a build. Fields that the toolchain did not write are empty. For example, go run
+// BuildInfo describes a build, as the Go toolchain writes it into every binary. Fields that the toolchain did not write are empty. For example, go run
 // writes no commit.
-type Info struct {
+type BuildInfo struct {
 	Version  string `json:"version"`  // such as v1.2.0; of a commit without a tag, a pseudo-version; "devel" when unknown
 	Commit   string `json:"commit"`   // hash
 	Date     string `json:"date"`     // of the commit, RFC 3339
@@ -20,17 +18,17 @@ type Info struct {
 	Platform string `json:"platform"` // such as linux/amd64
 }
 
-// Read returns the build information of the running binary.
-func Read() Info {
+// ReadBuildInfo returns the build information of the running binary.
+func ReadBuildInfo() BuildInfo {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{GoVersion: runtime.Version()}
 	}
-	return read(info)
+	return newBuildInfo(info)
 }
 
-func read(info *debug.BuildInfo) Info {
-	i := Info{Version: info.Main.Version, Go: info.GoVersion, Platform: runtime.GOOS + "/" + runtime.GOARCH}
+func newBuildInfo(info *debug.BuildInfo) BuildInfo {
+	i := BuildInfo{Version: info.Main.Version, Go: info.GoVersion, Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if i.Version == "" || i.Version == "(devel)" {
 		i.Version = "devel"
 	}
@@ -48,7 +46,7 @@ func read(info *debug.BuildInfo) Info {
 }
 
 // String is the line of the command version, without the name of the program.
-func (i Info) String() string {
+func (i BuildInfo) String() string {
 	var b strings.Builder
 	b.WriteString(i.Version)
 	if i.Commit != "" {

@@ -1,4 +1,4 @@
-package heap
+package cli
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ func gogc() int {
 }
 
 //nolint:paralleltest // the settings are the process's
-func TestLetGrow(t *testing.T) {
+func TestLetHeapGrow(t *testing.T) {
 	const none = math.MaxInt64
 	for _, test := range []struct {
 		name, variable, value string
@@ -39,7 +39,7 @@ func TestLetGrow(t *testing.T) {
 			}
 			defer debug.SetGCPercent(debug.SetGCPercent(100))
 			defer debug.SetMemoryLimit(debug.SetMemoryLimit(none))
-			restore := letGrow(func() (uint64, error) {
+			restore := letHeapGrow(func() (uint64, error) {
 				if test.available == 0 {
 					return 0, errors.New("no control groups")
 				}

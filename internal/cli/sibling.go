@@ -1,6 +1,4 @@
-// Package sibling finds the other programs of this project, which are installed side by
-// side.
-package sibling
+package cli
 
 import (
 	"fmt"
@@ -9,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// Find looks for a program in the directory of this one, then on PATH.
-func Find(program string) (path string, err error) {
+// FindSibling looks for another program of this project in the directory of this one, where it is
+// installed, then on PATH.
+func FindSibling(program string) (path string, err error) {
 	if self, err := os.Executable(); err == nil {
 		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), program)); err == nil {
 			return path, nil
