@@ -120,10 +120,12 @@ func sendAgain(ctx context.Context, tx pgx.Tx, w *Webhook, events []string, stat
 			UPDATE webhook_delivery d SET state = 'pending', next_attempt_at = $5 FROM chosen c
 			 WHERE d.workspace_id = c.workspace_id AND d.webhook_id = c.webhook_id AND d.position = c.position AND d.created_at = c.created_at AND d.state = ANY ($4)
 			RETURNING d.position, d.created_at, d.event_id, jsonb_array_length(d.attempts) AS attempts
+		), new AS MATERIALIZED (
+			SELECT $1::text, $2::text, a.position, a.created_at, a.attempts, $5::timestamptz, true, w.epoch
+			  FROM again a JOIN webhook w ON w.workspace_id = $1 AND w.webhook_id = $2
 		), waiting AS (
 			INSERT INTO webhook_waiting AS q (workspace_id, webhook_id, position, created_at, attempts, next_attempt_at, once, epoch)
-			SELECT $1, $2, a.position, a.created_at, a.attempts, $5, true, w.epoch
-			  FROM again a JOIN webhook w ON w.workspace_id = $1 AND w.webhook_id = $2
+			SELECT * FROM new
 			    ON CONFLICT (workspace_id, webhook_id, position) DO UPDATE
 			       SET attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at, once = true, epoch = excluded.epoch
 		)

@@ -112,7 +112,7 @@ func TestBoundOfMessagesUnderWay(t *testing.T) {
 // as its bound allows. The others get all their messages before any of those ends.
 func TestHangingReceiversDelayNobody(t *testing.T) {
 	t.Parallel()
-	b := setup(t, policy.Settings{Timeout: time.Minute})
+	b := setup(t, policy.Settings{Timeout: 10 * time.Minute}) // a busy machine takes minutes
 	const good, hanging, bound, messages = 5, 45, 10, 500
 	release := make(chan struct{})
 	letGo := sync.OnceFunc(func() { close(release) })
@@ -177,7 +177,11 @@ func TestInstancesShare(t *testing.T) {
 	for _, n := range []int{1, 2, 4} {
 		for len(metrics) < n {
 			registry := prometheus.NewRegistry()
-			_, stop := b.dispatcher(func(c *dispatch.Config) { c.Lease, c.Sweep, c.Metrics = 4*time.Second, 50*time.Millisecond, registry })
+			_, stop := b.dispatcher(func(c *dispatch.Config) {
+				// Long, because a process that a busy machine stops for longer loses its lease, and messages are sent again.
+				c.Lease, c.Renew = 16*time.Second, 500*time.Millisecond
+				c.Sweep, c.Metrics = 50*time.Millisecond, registry
+			})
 			metrics, stops = append(metrics, registry), append(stops, stop)
 		}
 		testkit.Eventually(t, func() error {

@@ -183,8 +183,9 @@ func insertWebhook(ctx context.Context, tx pgx.Tx, w *newWebhook) error {
 		return fmt.Errorf("insert a webhook: %w", err)
 	}
 	_, err = tx.Exec(ctx, `
+		WITH head AS MATERIALIZED (SELECT workspace_id, $2::text, position FROM log_head WHERE workspace_id = $1)
 		INSERT INTO webhook_cursor (workspace_id, webhook_id, position)
-		SELECT $1, $2, position FROM log_head WHERE workspace_id = $1`, w.workspaceID, w.id)
+		SELECT * FROM head`, w.workspaceID, w.id)
 	if err != nil {
 		return fmt.Errorf("insert a webhook's cursor: %w", err)
 	}

@@ -405,7 +405,7 @@ func TestSendAgainWhileOff(t *testing.T) {
 
 	// It is still sent when the webhook is turned on before that.
 	stopped := testkit.Must(b.store.Get(t.Context(), w.ID))(t)
-	if _, err := b.pool.Exec(t.Context(), `UPDATE webhook_cursor SET holder = 'somebody'; INSERT INTO webhook_instance (workspace_id, instance_id, lease_until) VALUES ('*', 'somebody', now() + interval '1 hour')`); err != nil {
+	if _, err := b.pool.Exec(t.Context(), `UPDATE webhook_cursor SET holder = 'somebody'; INSERT INTO webhook_instance (workspace_id, instance_id, lease_until, of_table) VALUES ('*', 'somebody', now() + interval '1 hour', 'webhook_instance'::regclass)`); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Must(b.store.Resend(t.Context(), newest.ID))(t)

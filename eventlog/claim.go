@@ -411,10 +411,12 @@ func literal(consumer string) string { return `'` + consumer + `'` }
 // workspace with all checkpoints: nine seconds for 20,000 workspaces.
 func (k *claimer) makeCheckpoints(ctx context.Context, workspaces ...string) (made []string, err error) {
 	rows, err := k.auxPool.Query(ctx, `
+		WITH new AS MATERIALIZED (
+		    SELECT v.workspace_id, $1::text FROM log_checkpoint v
+		     WHERE v.consumer = $2 AND ($3::text[] IS NULL OR v.workspace_id = ANY ($3))
+		       AND (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = v.workspace_id AND c.consumer = $1) IS NULL)
 		INSERT INTO log_checkpoint (workspace_id, consumer)
-		SELECT v.workspace_id, $1 FROM log_checkpoint v
-		 WHERE v.consumer = $2 AND ($3::text[] IS NULL OR v.workspace_id = ANY ($3))
-		   AND (SELECT c.position FROM log_checkpoint c WHERE c.workspace_id = v.workspace_id AND c.consumer = $1) IS NULL
+		SELECT * FROM new
 		    ON CONFLICT DO NOTHING RETURNING workspace_id`, k.consumer, k.after, workspaces)
 	if err == nil {
 		made, err = pgx.CollectRows(rows, pgx.RowTo[string])

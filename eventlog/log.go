@@ -97,7 +97,7 @@ func New(cfg Config) (*Log, error) {
 // RightClock returns the SQL condition that a process's clock is right, by the rule that the log
 // applies to appends. now is the clock's time as SQL.
 func RightClock(now string) string {
-	return `coalesce(` + now + `::timestamptz BETWEEN log_clock() - interval '5 minutes' AND log_clock() + interval '5 minutes', true)`
+	return `((` + now + `::timestamptz BETWEEN log_clock_stable() - interval '5 minutes' AND log_clock_stable() + interval '5 minutes') IS NOT FALSE)`
 }
 
 // CheckClock compares a process's clock with the database's by the rule of RightClock; nil: it is

@@ -24,7 +24,7 @@ $$;
 REVOKE ALL ON
     access_revision, anomaly, anomaly_acknowledged, api_key, api_key_secret, api_key_use, append_trace, charge, client, client_credit, closed_period,
     attempt_rollup, console_audit, console_link, console_session, contractor, credit_move, event_cosignature, event_log, event_rollup, event_rollup_cursor, event_tile, event_tree, goose_db_version, ingest_position, invoice, key_rollup, log_checkpoint, log_failure,
-    log_detached, log_forgotten, log_head, log_skip, log_under_way, payment, rate_count, removed_billed_charge, removed_charge, removed_time_entry, replay_audit, request_log,
+    log_detached, log_forgotten, log_head, log_skip, log_under_way, payment, producer, producer_secret, rate_count, removed_billed_charge, removed_charge, removed_time_entry, replay_audit, request_log,
     request_refused, request_rollup, secret_key, service_key, service_setting, time_entry, webhook, webhook_cursor, webhook_delivery,
     webhook_instance, webhook_mail, webhook_waiting, workspace, workspace_move, cursor_key
     FROM ledgerfeed_service, ledgerfeed_writer, ledgerfeed_auditor;
@@ -35,7 +35,7 @@ GRANT SELECT, DELETE ON append_trace TO ledgerfeed_service;
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     access_revision, anomaly, anomaly_acknowledged, api_key, api_key_secret, api_key_use, charge, client, client_credit, closed_period,
     attempt_rollup, console_link, console_session, contractor, credit_move, event_cosignature, event_rollup, event_rollup_cursor, event_tile, event_tree, ingest_position, invoice, key_rollup, log_checkpoint, log_failure,
-    log_skip, log_under_way, payment, rate_count, removed_billed_charge, removed_charge, removed_time_entry, replay_audit, request_log,
+    log_skip, log_under_way, payment, producer, producer_secret, rate_count, removed_billed_charge, removed_charge, removed_time_entry, replay_audit, request_log,
     request_refused, request_rollup, secret_key, service_key, service_setting, time_entry, webhook, webhook_cursor, webhook_delivery,
     webhook_instance, webhook_mail, webhook_waiting, workspace
     TO ledgerfeed_service;

@@ -44,7 +44,11 @@ func TestRulesSeeFaults(t *testing.T) {
 		ALTER TABLE wrong_target ADD FOREIGN KEY (workspace_id) REFERENCES wrong_key (workspace_id);
 		CREATE UNIQUE INDEX wrong_index ON wrong_target (lower(workspace_id));
 		CREATE TABLE wrong_nothing (colour text);
-		CREATE FUNCTION wrong_function() RETURNS integer LANGUAGE sql AS 'SELECT 1'`); err != nil {
+		CREATE FUNCTION wrong_function() RETURNS integer LANGUAGE sql AS 'SELECT 1';
+		CREATE FUNCTION wrong_row(w wrong_target) RETURNS bigint LANGUAGE sql RETURN (SELECT max(x.id) FROM wrong_target x);
+		COMMENT ON FUNCTION wrong_row(wrong_target) IS 'Has one.';
+		ALTER TABLE wrong_target ADD of_table oid DEFAULT 'wrong_target'::regclass;
+		COMMENT ON COLUMN wrong_target.of_table IS 'Has one.'`); err != nil {
 		t.Fatal(err)
 	}
 	var found []string
@@ -64,6 +68,8 @@ func TestRulesSeeFaults(t *testing.T) {
 		"wrong_target: wrong_index begins with [], not with workspace_id",
 		"wrong_target has no comment", "wrong_nothing has no primary key", "wrong_nothing.colour has no comment", "wrong_nothing has no comment",
 		"the function wrong_function() has no comment",
+		"the function wrong_row(wrong_target) takes a row of a table", "the function wrong_row(wrong_target) reads a table in a RETURN",
+		"wrong_target.of_table names a table in its default",
 	} {
 		if !slices.Contains(found, want) {
 			t.Errorf("not seen: %s", want)
@@ -87,7 +93,7 @@ func faults(t *testing.T, db *pgxpool.Pool) []string {
 	columns := columnsOf(t, db)
 	return slices.Concat(
 		keyFaults(names, tables, keys), referenceFaults(t, db), counterFaults(names, tables, columns),
-		collationFaults(names, keys, columns), commentFaults(names, tables, columns, functionsOf(t, db)),
+		collationFaults(names, keys, columns), commentFaults(names, tables, columns, functionsOf(t, db)), citusFaults(t, db),
 	)
 }
 
@@ -124,6 +130,30 @@ func referenceFaults(t *testing.T, db *pgxpool.Pool) (found []string) {
 		if r.First != shardKey {
 			found = append(found, fmt.Sprintf("%s: %s refers to %s first, not to %s", r.Table, r.Name, r.First, shardKey))
 		}
+	}
+	return found
+}
+
+// citusFaults: a distributed schema of Citus ("Citus" in docs/operations/cells.md) has the rows in
+// tables of other names and types, cannot plan a RETURN that reads a table, and makes a table on
+// another node from its definition alone.
+func citusFaults(t *testing.T, db *pgxpool.Pool) (found []string) {
+	t.Helper()
+	type fault struct{ Text string }
+	for _, f := range gather[fault](t, db, `
+		SELECT 'the function ' || p.oid::regprocedure || ' takes a row of a table' AS text
+		  FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace
+		   AND EXISTS (SELECT FROM unnest(p.proargtypes::oid[]) AS a (oid) JOIN pg_type y ON y.oid = a.oid WHERE y.typrelid <> 0)
+		 UNION ALL
+		SELECT 'the function ' || p.oid::regprocedure || ' reads a table in a RETURN'
+		  FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace AND p.prosqlbody IS NOT NULL
+		   AND EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_class'::regclass)
+		 UNION ALL
+		SELECT a.attrelid::regclass || '.' || a.attname || ' names a table in its default'
+		  FROM pg_attrdef f JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum JOIN pg_class c ON c.oid = a.attrelid
+		 WHERE pg_get_expr(f.adbin, f.adrelid) LIKE '%::regclass%' AND a.attidentity = '' AND `+ours+`
+		 ORDER BY text`) {
+		found = append(found, f.Text)
 	}
 	return found
 }

@@ -713,6 +713,41 @@ CREATE INDEX payment_invoice ON public.payment USING btree (workspace_id, invoic
 CREATE INDEX payment_list ON public.payment USING btree (workspace_id, "position", id);
 CREATE INDEX payment_month ON public.payment USING btree (workspace_id, "left"(day, 7), "position", id) INCLUDE (day, direction, client_id, contractor_id, currency, amount);
 
+CREATE TABLE producer (
+    workspace_id text COLLATE "C" NOT NULL,
+    producer_id text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    types text[],
+    created_at timestamp with time zone NOT NULL,
+    revoked_at timestamp with time zone,
+    CONSTRAINT producer_pkey PRIMARY KEY (workspace_id, producer_id),
+    CONSTRAINT producer_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspace(workspace_id),
+    CONSTRAINT producer_name_given CHECK ((name <> ''::text))
+);
+COMMENT ON TABLE producer IS 'Keys of producers that append over HTTP: a row for each workspace of a key. A revoked key stays listed.';
+COMMENT ON COLUMN producer.producer_id IS 'producer_ and a UUIDv7, the same in all workspaces of the key, and through rotations.';
+COMMENT ON COLUMN producer.types IS 'The entry types that the key may append; null: all.';
+COMMENT ON COLUMN producer.revoked_at IS 'When the key was revoked; null: it was not.';
+CREATE INDEX producer_by_id ON public.producer USING btree (producer_id);
+
+CREATE TABLE producer_secret (
+    workspace_id text COLLATE "C" NOT NULL,
+    producer_id text COLLATE "C" NOT NULL,
+    hash bytea NOT NULL,
+    prefix text COLLATE "C" NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ends_at timestamp with time zone,
+    CONSTRAINT producer_secret_pkey PRIMARY KEY (workspace_id, producer_id, hash),
+    CONSTRAINT producer_secret_workspace_id_producer_id_fkey FOREIGN KEY (workspace_id, producer_id) REFERENCES producer(workspace_id, producer_id),
+    CONSTRAINT producer_secret_hash_length CHECK ((octet_length(hash) = 32))
+);
+COMMENT ON TABLE producer_secret IS 'Secrets of producers'' keys. A rotation without an overlap deletes the older ones.';
+COMMENT ON COLUMN producer_secret.producer_id IS 'Key that the secret opens.';
+COMMENT ON COLUMN producer_secret.hash IS 'SHA-256 of the full text of the key, the only form in which the secret is kept.';
+COMMENT ON COLUMN producer_secret.prefix IS 'Public beginning of the key.';
+COMMENT ON COLUMN producer_secret.ends_at IS 'From this time on the secret is refused, because a rotation replaced it; null: it is the key''s newest.';
+CREATE INDEX producer_secret_by_hash ON public.producer_secret USING btree (hash);
+
 CREATE UNLOGGED TABLE rate_count (
     workspace_id text COLLATE "C" NOT NULL,
     subject text COLLATE "C" NOT NULL,
@@ -1137,7 +1172,7 @@ CREATE TABLE webhook_instance (
     lease_until timestamp with time zone NOT NULL,
     server_start timestamp with time zone NOT NULL DEFAULT pg_postmaster_start_time(),
     secret_keys bytea[] NOT NULL DEFAULT '{}'::bytea[],
-    of_table oid NOT NULL DEFAULT 'webhook_instance'::regclass,
+    of_table oid NOT NULL,
     CONSTRAINT webhook_instance_pkey PRIMARY KEY (workspace_id, instance_id),
     CONSTRAINT webhook_instance_workspace_id_check CHECK ((workspace_id = '*'::text))
 ) WITH (fillfactor=30);
@@ -1536,6 +1571,13 @@ CREATE OR REPLACE FUNCTION public.log_clock()
 RETURN clock_timestamp();
 COMMENT ON FUNCTION log_clock() IS 'The time that callers'' clocks are compared with; null: they are not.';
 
+CREATE OR REPLACE FUNCTION public.log_clock_stable()
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ STABLE
+RETURN log_clock();
+COMMENT ON FUNCTION log_clock_stable() IS 'log_clock() for statements that change rows.';
+
 CREATE OR REPLACE FUNCTION public.log_closed(w text)
  RETURNS void
  LANGUAGE plpgsql
@@ -1597,8 +1639,8 @@ BEGIN
     -- Those who came later wait for the pass that is under way, so that it ends.
     SELECT array_agg(g.subject), array_agg(g.position), min(g.reached), least(min(g.reached) + greatest(slice, 1), max(g.position))
       INTO subjects, positions, below, upto FROM (
-           SELECT f.* FROM log_forgotten f WHERE f.workspace_id = w AND log_may_forget(f, seen)
-              AND (f.reached > 0 OR NOT EXISTS (SELECT FROM log_forgotten o WHERE o.workspace_id = w AND o.reached > 0 AND log_may_forget(o, seen)))
+           SELECT f.* FROM log_forgotten f WHERE f.workspace_id = w AND log_may_forget(w, f.position, f.ended_at, seen)
+              AND (f.reached > 0 OR NOT EXISTS (SELECT FROM log_forgotten o WHERE o.workspace_id = w AND o.reached > 0 AND log_may_forget(w, o.position, o.ended_at, seen)))
               FOR UPDATE SKIP LOCKED) AS g;
     IF subjects IS NULL THEN
         more := false;
@@ -1620,7 +1662,7 @@ BEGIN
       FROM unnest(subjects, positions) AS k (subject, position)
      WHERE g.workspace_id = w AND g.subject = k.subject AND g.position = k.position;
     PERFORM set_config('ledgerfeed.removes', '', true);
-    more := EXISTS (SELECT FROM log_forgotten g WHERE g.workspace_id = w AND log_may_forget(g, seen));
+    more := EXISTS (SELECT FROM log_forgotten g WHERE g.workspace_id = w AND log_may_forget(w, g.position, g.ended_at, seen));
 END
 $function$;
 COMMENT ON FUNCTION log_forget(text,integer) IS 'Deletes a slice of the detached values of those who are forgotten, the only way to delete them.';
@@ -1632,12 +1674,15 @@ CREATE OR REPLACE FUNCTION public.log_forgets(type text, data json)
 RETURN CASE type WHEN 'client.forgotten'::text THEN ('client:'::text || (data ->> 'client_id'::text)) WHEN 'contractor.forgotten'::text THEN ('contractor:'::text || (data ->> 'contractor_id'::text)) ELSE NULL::text END;
 COMMENT ON FUNCTION log_forgets(text,json) IS 'Whom an entry forgets; null: it forgets nobody.';
 
-CREATE OR REPLACE FUNCTION public.log_may_forget(f log_forgotten, seen bigint)
+CREATE OR REPLACE FUNCTION public.log_may_forget(w text, at bigint, ended timestamp with time zone, seen bigint)
  RETURNS boolean
  LANGUAGE sql
  STABLE PARALLEL SAFE
-RETURN (((f).ended_at IS NULL) AND ((f)."position" <= seen) AND (NOT (EXISTS (SELECT FROM log_skip k WHERE ((k.workspace_id = (log_may_forget.f).workspace_id) AND (k.consumer = 'read_models'::text) AND (k."position" = (log_may_forget.f)."position"))))));
-COMMENT ON FUNCTION log_may_forget(log_forgotten,bigint) IS 'Whether a deletion goes on: the read models are at seen, and have had the effect of the entry that forgets.';
+AS $function$
+    SELECT ended IS NULL AND at <= seen AND NOT EXISTS (
+        SELECT FROM log_skip k WHERE k.workspace_id = w AND k.consumer = 'read_models' AND k.position = at)
+$function$;
+COMMENT ON FUNCTION log_may_forget(text,bigint,timestamp with time zone,bigint) IS 'Whether the deletion of an entry at a position goes on: the read models are at seen, and have had the effect of the entry.';
 
 CREATE OR REPLACE FUNCTION public.log_patience(wait integer)
  RETURNS integer
@@ -1771,12 +1816,14 @@ BEGIN
         RETURN;
     END IF;
     LOCK TABLE append_trace IN ROW EXCLUSIVE MODE NOWAIT;
+    WITH new AS MATERIALIZED (
+        SELECT DISTINCT ON (t.id) w, t.id, t.trace
+          FROM unnest(ids, traces, outcomes) AS t (id, trace, outcome)
+         WHERE t.outcome = 'appended' AND octet_length(t.trace) = 55
+           AND (SELECT e.appended_at FROM event_log e WHERE e.workspace_id = w AND e.id BETWEEN t.id AND t.id ORDER BY e.id) = now()
+           AND (SELECT a.event_id FROM append_trace a WHERE a.workspace_id = w AND a.event_id BETWEEN t.id AND t.id ORDER BY a.event_id LIMIT 1) IS NULL)
     INSERT INTO append_trace (workspace_id, event_id, traceparent)
-    SELECT DISTINCT ON (t.id) w, t.id, t.trace
-      FROM unnest(ids, traces, outcomes) AS t (id, trace, outcome)
-     WHERE t.outcome = 'appended' AND octet_length(t.trace) = 55
-       AND (SELECT e.appended_at FROM event_log e WHERE e.workspace_id = w AND e.id BETWEEN t.id AND t.id ORDER BY e.id) = now()
-       AND (SELECT a.event_id FROM append_trace a WHERE a.workspace_id = w AND a.event_id BETWEEN t.id AND t.id ORDER BY a.event_id LIMIT 1) IS NULL
+    SELECT * FROM new
         ON CONFLICT DO NOTHING;
 EXCEPTION WHEN lock_not_available THEN
     NULL; -- the append goes on without its trace
@@ -1864,7 +1911,7 @@ AS $function$
 BEGIN
     IF NOT EXISTS (SELECT FROM webhook_instance i
                     WHERE i.workspace_id = '*' AND i.instance_id = lease AND i.lease_until > clock_timestamp()
-                      AND i.server_start = pg_postmaster_start_time() AND i.of_table = i.tableoid) THEN
+                      AND i.server_start = pg_postmaster_start_time() AND i.of_table = 'webhook_instance'::regclass) THEN
         RAISE EXCEPTION 'the lease of % is over', lease USING ERRCODE = 'LF007';
     END IF;
 END

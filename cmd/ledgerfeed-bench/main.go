@@ -21,12 +21,14 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/consolebench"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/deliverbench"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/ingestbench"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/instancebench"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/logbench"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/readbench"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/relaybench"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/replaybench"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/syncbench"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 )
 
@@ -93,7 +95,7 @@ LEDGERFEED_READ_DATABASE_URL names standbys of that server, for read --only stan
 	}
 	root.PersistentFlags().BoolVar(&f.json, "json", false, "print one JSON object a figure")
 	root.PersistentFlags().StringVar(&f.dataDir, "data-dir", dataDir(), "directory of the PostgreSQL that is started without DATABASE_URL")
-	for _, b := range []measure.Benchmark{logbench.Benchmark(o), readbench.Benchmark(o), deliverbench.Benchmark(o), replaybench.Benchmark(o), instancebench.Benchmark(o), consolebench.Benchmark(o), relaybench.Benchmark(o)} {
+	for _, b := range []measure.Benchmark{logbench.Benchmark(o), readbench.Benchmark(o), deliverbench.Benchmark(o), replaybench.Benchmark(o), instancebench.Benchmark(o), consolebench.Benchmark(o), relaybench.Benchmark(o), ingestbench.Benchmark(o), syncbench.Benchmark(o)} {
 		root.AddCommand(f.benchmark(&b, o, out))
 	}
 	return root

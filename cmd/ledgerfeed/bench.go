@@ -21,7 +21,7 @@ const benchProgram = "ledgerfeed-bench"
 // its exit status are those of that program.
 func benchCommand(env *operate.Env) *cobra.Command {
 	return &cobra.Command{
-		Use:                "bench log|read|deliver|replay|console|relay|instances",
+		Use:                "bench log|read|deliver|replay|console|relay|ingest|instances",
 		Short:              "Measure the program against limits taken in the same run (runs " + benchProgram + ")",
 		DisableFlagParsing: true,
 		RunE: env.Run(func(ctx context.Context, args []string) error {

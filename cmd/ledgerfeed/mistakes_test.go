@@ -58,7 +58,7 @@ func TestMistakes(t *testing.T) {
 		"verifier keys in UTF-16":    {"", "signing-key check --keys " + file("keys.txt", "\xfe\xff\x00a") + " " + file("note", "x"), failed, "keys.txt: it is UTF-16: want UTF-8"},
 		"a group alone":              {"", "key", usage, "name one of its commands: create, list"},
 		"a flag mistyped":            {"", "append --strem", usage, "there is no flag --strem; did you mean --stream?"},
-		"a role mistyped":            {"", "serve --roles projct", usage, `there is no role "projct"; want some of api, project, deliver, console, relay, ingest; did you mean project?`},
+		"a role mistyped":            {"", "serve --roles projct", usage, `there is no role "projct"; want some of api, project, deliver, console, relay, ingest, ingest-api; did you mean project?`},
 		"a port alone":               {"LEDGERFEED_LISTEN=8080", "serve", usage, `LEDGERFEED_LISTEN is "8080": want host:port, such as 127.0.0.1:8080`},
 		"a time without a unit":      {"", "status --wait --timeout 5", usage, `--timeout is "5": want a time such as 90s, 15m, 12h or 30d`},
 		"a setting's time":           {"LEDGERFEED_RETENTION=a month", "serve", usage, `LEDGERFEED_RETENTION is "a month": want a time above 0, such as 30d or 720h`},

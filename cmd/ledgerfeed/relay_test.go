@@ -68,7 +68,7 @@ func TestSecondRegion(t *testing.T) {
 
 func TestRolesThatNeedAnAddress(t *testing.T) {
 	t.Parallel()
-	for role, want := range map[string]string{"relay": "needs LEDGERFEED_RELAY_URL", "ingest": "needs LEDGERFEED_INGEST_URL"} {
+	for role, want := range map[string]string{"relay": "needs LEDGERFEED_RELAY_URL", "ingest": "needs LEDGERFEED_INGEST_URL", "ingest-api": "needs LEDGERFEED_INGEST_LISTEN"} {
 		r := runCommand(t, command(t, "", "serve", "--roles", role))
 		if r.code != cli.ExitUsage || !strings.Contains(r.errOut, want) {
 			t.Errorf("%s: exit %d, %s", role, r.code, r.errOut)

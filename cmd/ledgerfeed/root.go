@@ -48,6 +48,7 @@ workspace list, secret-key check and secret-key rotate use all of them in turn.`
 		transfer.ExportCommand(env),
 		workspaceCommand(env),
 		keyCommand(env),
+		producerCommand(env),
 		webhookCommand(env),
 		trigger.Command(env),
 		secretKeyCommand(env),

@@ -25,10 +25,11 @@ func serveCommand(env *operate.Env) *cobra.Command {
 With LEDGERFEED_CELLS, a process serves all cells, or the one in --cell.
 
 By default, a process has the roles api, project, deliver and console. You have to choose
-two others:
+three others:
 
   - relay sends the log to the message broker at LEDGERFEED_RELAY_URL.
   - ingest appends the messages of the stream or outbox at LEDGERFEED_INGEST_URL.
+  - ingest-api lets producers append over HTTP, at the address in LEDGERFEED_INGEST_LISTEN.
 
 On SIGTERM, the process stops cleanly. It says that it is no longer ready, still serves
 for LEDGERFEED_DRAIN_DELAY (2 s), finishes its work, and ends.

@@ -427,7 +427,7 @@ func (s *store) takeLease(ctx context.Context, now time.Time) (lease string, err
 			return err
 		}
 		_, err := tx.Exec(ctx, `
-			INSERT INTO webhook_instance (instance_id, lease_until, secret_keys, of_table) VALUES ($1, clock_timestamp() + $2, $3, 'webhook_instance'::regclass)`, lease, s.leaseTime, s.fingerprints())
+			INSERT INTO webhook_instance (instance_id, lease_until, secret_keys, of_table) VALUES ($1, statement_timestamp() + $2, $3, 'webhook_instance'::regclass)`, lease, s.leaseTime, s.fingerprints())
 		return err //nolint:wrapcheck // wrapped below
 	})
 	if err != nil {
@@ -458,12 +458,16 @@ func leaseIsOver(err error) bool {
 // renewLease extends the lease. The error satisfies leaseIsOver if it is too late or the clock is
 // wrong, and pg.Locked if another transaction has locked the lease's row. orphans counts the
 // webhooks of processes that died.
+//
+// A statement of its own waits for the row. The time of the UPDATE is therefore the time after the
+// wait, so that a lease that ended meanwhile is not renewed.
 func (s *store) renewLease(ctx context.Context, lease string, now time.Time) (c scheduler.Census, orphans int, err error) {
 	b := &pgx.Batch{}
 	b.Queue(`SELECT set_config('lock_timeout', $1, true)`, pg.Milliseconds(s.leaseTime/renewals))
+	b.Queue(`SELECT FROM webhook_instance WHERE workspace_id = '*' AND instance_id = $1 FOR NO KEY UPDATE`, lease)
 	b.Queue(`
 		WITH me AS (
-		    UPDATE webhook_instance i SET lease_until = clock_timestamp() + $2
+		    UPDATE webhook_instance i SET lease_until = statement_timestamp() + $2
 		     WHERE i.instance_id = $1 AND `+holds+` AND `+eventlog.RightClock("$3")+` RETURNING 1)
 		SELECT (SELECT count(*) FROM webhook_instance i WHERE `+holds+`),
 		       (SELECT count(*) FROM webhook_cursor WHERE holder IS NOT NULL),
@@ -489,7 +493,7 @@ func (s *store) dropLease(ctx context.Context, lease string) error {
 		DELETE FROM webhook_instance
 		 WHERE workspace_id = '*' AND instance_id IN (
 		       SELECT instance_id FROM webhook_instance
-		        WHERE workspace_id = '*' AND (instance_id = $1 OR lease_until < clock_timestamp() - interval '1 hour')
+		        WHERE workspace_id = '*' AND (instance_id = $1 OR lease_until < statement_timestamp() - interval '1 hour')
 		          FOR UPDATE SKIP LOCKED)`, lease)
 	if err != nil {
 		return fmt.Errorf("give up the lease for delivering: %w", err)

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -83,5 +84,35 @@ func TestAClaimIsBounded(t *testing.T) {
 		if n := len(claimOnce(t, s, c, want == maxClaim)); n != want {
 			t.Fatalf("%d webhooks are claimed, want %d", n, want)
 		}
+	}
+}
+
+// TestALeaseThatEndsWhileItsRowIsLockedIsNotRenewed: the renewal began in time, and waited.
+func TestALeaseThatEndsWhileItsRowIsLockedIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	s, c := claimBench(t, "one")
+	tx := testkit.Must(testkit.OwnerConn(t, s.pool).Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	testkit.Must(tx.Exec(t.Context(), `SELECT FROM webhook_instance WHERE instance_id = $1 FOR UPDATE`, c.Lease))(t)
+	renewed := make(chan error, 1)
+	go func() {
+		_, _, err := s.renewLease(t.Context(), c.Lease, time.Now())
+		renewed <- err
+	}()
+	testkit.Eventually(t, func() error {
+		var waits bool
+		err := s.pool.QueryRow(t.Context(), `
+			SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%webhook_instance%')`).Scan(&waits)
+		if err == nil && !waits {
+			err = errors.New("the renewal does not wait for the row")
+		}
+		return err
+	})
+	testkit.Must(tx.Exec(t.Context(), `UPDATE webhook_instance SET lease_until = clock_timestamp() WHERE instance_id = $1`, c.Lease))(t)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-renewed; !leaseIsOver(err) {
+		t.Errorf("a lease that ended while the renewal waited: %v, want %v", err, errLeaseOver)
 	}
 }

@@ -81,10 +81,12 @@ func (r *Window) SendFailed(ctx context.Context, tx pgx.Tx, now, kept time.Time)
 		WITH chosen AS MATERIALIZED (
 			SELECT q.workspace_id, q.webhook_id, q.position, q.created_at, jsonb_array_length(q.attempts) AS made FROM webhook_delivery q
 			 WHERE `+unsentSQL+` ORDER BY q.webhook_id, q.position LIMIT $7
-		), waiting AS (
-			INSERT INTO webhook_waiting (workspace_id, webhook_id, position, created_at, attempts, before, next_attempt_at, once, epoch)
+		), new AS MATERIALIZED (
 			SELECT c.workspace_id, c.webhook_id, c.position, c.created_at, c.made, c.made, `+dueAt+`, false, w.epoch
 			  FROM chosen c JOIN webhook w ON w.workspace_id = c.workspace_id AND w.webhook_id = c.webhook_id
+		), waiting AS (
+			INSERT INTO webhook_waiting (workspace_id, webhook_id, position, created_at, attempts, before, next_attempt_at, once, epoch)
+			SELECT * FROM new
 			    ON CONFLICT (workspace_id, webhook_id, position) DO NOTHING
 			RETURNING workspace_id, webhook_id, position, created_at, next_attempt_at
 		), again AS (

@@ -41,8 +41,12 @@ const (
 // server only, because after a failover or the restore of a backup the log may be older than the
 // positions that a process remembers, so the process must load its webhooks again. A lease is valid
 // for one table only, because a dump can be restored into a running server.
-const holds = `(i.workspace_id = '*' AND i.lease_until > clock_timestamp() AND i.server_start = pg_postmaster_start_time()
-	AND i.of_table = i.tableoid)`
+//
+// The time is that at which the statement began, because Citus allows no other in an UPDATE. A
+// statement that must not take a lease for valid that ended while it waited locks the row before,
+// see renewLease, or calls webhook_lease, which reads the clock.
+const holds = `(i.workspace_id = '*' AND i.lease_until > statement_timestamp() AND i.server_start = pg_postmaster_start_time()
+	AND i.of_table = 'webhook_instance'::regclass)`
 
 // leases returns the connections for statements about the lease. They do not wait for other
 // statements.

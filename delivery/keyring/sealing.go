@@ -143,7 +143,7 @@ func Sealing(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) (*Keyrin
 			return nil, err
 		}
 	}
-	if s, err = lockAndRead(ctx, tx, "ROW SHARE", now); err != nil {
+	if s, err = lockAndRead(ctx, tx, toMake, now); err != nil {
 		return nil, err
 	}
 	if s.Sealing == nil {
@@ -161,7 +161,7 @@ func Sealing(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) (*Keyrin
 // Hold sees it, or it comes after and sees the keys of this process. The error is a *MissingError
 // if k lacks the key.
 func Hold(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) error {
-	s, err := lockAndRead(ctx, tx, "ROW SHARE", now)
+	s, err := lockAndRead(ctx, tx, toMake, now)
 	if err != nil || s.Sealing == nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func Register(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) error {
 	if err := s.Check(k); err == nil && s.Sealing != nil || err != nil && !s.Unused() {
 		return err
 	}
-	if s, err = lockAndRead(ctx, tx, "EXCLUSIVE", now); err != nil { // another process may have been faster
+	if s, err = lockAndRead(ctx, tx, toChange, now); err != nil { // another process may have been faster
 		return err
 	}
 	first, check := k.Fingerprints()[0], s.Check(k)
@@ -203,19 +203,26 @@ func Register(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) error {
 	return s.replace(ctx, tx, first, now)
 }
 
-// lockAndRead locks the state until the end of the transaction, and reads it. Callers that make a
-// secret take ROW SHARE, which many can hold at the same time. Callers that change the state take
-// EXCLUSIVE, which waits for ROW SHARE and keeps it out. A transaction that needs both takes
-// EXCLUSIVE first.
-func lockAndRead(ctx context.Context, tx pgx.Tx, mode string, now time.Time) (*State, error) {
-	if err := lockState(ctx, tx, mode); err != nil {
+// Statements that lock the state. Callers that make a secret take ROW SHARE, which many can hold at
+// the same time. Callers that change the state take EXCLUSIVE, which waits for ROW SHARE and keeps it
+// out. A transaction that needs both takes EXCLUSIVE first.
+const (
+	// This takes ROW SHARE, and locks no row, because no fingerprint is empty. Unlike LOCK TABLE, it asks
+	// no other node of a Citus cluster, which may be down.
+	toMake   = `SELECT FROM secret_key WHERE workspace_id = '*' AND fingerprint = '' FOR KEY SHARE`
+	toChange = `LOCK TABLE secret_key IN EXCLUSIVE MODE`
+)
+
+// lockAndRead locks the state until the end of the transaction, and reads it.
+func lockAndRead(ctx context.Context, tx pgx.Tx, lock string, now time.Time) (*State, error) {
+	if err := lockState(ctx, tx, lock); err != nil {
 		return nil, err
 	}
 	return ReadState(ctx, tx, now)
 }
 
-func lockState(ctx context.Context, tx pgx.Tx, mode string) error {
-	if _, err := tx.Exec(ctx, `LOCK TABLE secret_key IN `+mode+` MODE`); err != nil {
+func lockState(ctx context.Context, tx pgx.Tx, lock string) error {
+	if _, err := tx.Exec(ctx, lock); err != nil {
 		return fmt.Errorf("lock the fingerprints of the secret keys: %w", err)
 	}
 	return nil
@@ -306,7 +313,7 @@ const (
 func rotate(ctx context.Context, pool pg.DB, k *Keyring, now time.Time, giveUp []Fingerprint) error {
 	to := k.Fingerprints()[0]
 	return pg.InLimitedTx(ctx, pool, rotateLockTimeout, func(tx pgx.Tx) error {
-		s, err := lockAndRead(ctx, tx, "EXCLUSIVE", now)
+		s, err := lockAndRead(ctx, tx, toChange, now)
 		if err != nil {
 			return err
 		}
@@ -439,7 +446,7 @@ func readSealed(ctx context.Context, pool pg.DB, f Fingerprint, after webhook) (
 //     before it as the old secret, under whichever key sealed that.
 func (w webhook) reseal(ctx context.Context, pool pg.DB, k *Keyring) (changed bool, err error) {
 	err = pg.InLimitedTx(ctx, pool, resealLockTimeout, func(tx pgx.Tx) error {
-		if err := lockState(ctx, tx, "ROW SHARE"); err != nil {
+		if err := lockState(ctx, tx, toMake); err != nil {
 			return err
 		}
 		f := k.Fingerprints()[0]

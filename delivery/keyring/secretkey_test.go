@@ -134,7 +134,7 @@ func TestUnusedKeyIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := keys(t, second).Fingerprints()[0]
-	b.exec(`INSERT INTO webhook_instance (instance_id, lease_until, secret_keys) VALUES ('i', now() + interval '1 hour', ARRAY[$1::bytea])`, f[:])
+	b.exec(`INSERT INTO webhook_instance (instance_id, lease_until, secret_keys, of_table) VALUES ('i', now() + interval '1 hour', ARRAY[$1::bytea], 'webhook_instance'::regclass)`, f[:])
 	if err := b.register(first); !isMissing(err) {
 		t.Errorf("beside a process that delivers with another key: %v", err)
 	}
@@ -171,7 +171,7 @@ func TestRotate(t *testing.T) {
 		t.Errorf("without the old key: %v", err)
 	}
 	fingerprint := func(text string) []byte { f := keys(t, text).Fingerprints()[0]; return f[:] }
-	b.exec(`INSERT INTO webhook_instance (instance_id, lease_until, secret_keys) VALUES ('i', now() + interval '1 hour', ARRAY[$1::bytea])`, fingerprint(first))
+	b.exec(`INSERT INTO webhook_instance (instance_id, lease_until, secret_keys, of_table) VALUES ('i', now() + interval '1 hour', ARRAY[$1::bytea], 'webhook_instance'::regclass)`, fingerprint(first))
 	var early *keyring.NotReadyError
 	if err := rotate(second + "," + first); !errors.As(err, &early) || early.Processes != 1 {
 		t.Errorf("while a process delivers without the new key: %v", err)

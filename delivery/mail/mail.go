@@ -128,10 +128,12 @@ func (m *Mailer) Store(ctx context.Context, tx pgx.Tx, n *Notification) error {
 		return nil
 	}
 	_, err := tx.Exec(ctx, `
+		WITH mails AS MATERIALIZED (
+		    SELECT w.workspace_id, $2 || CASE WHEN t.n = 1 THEN '' ELSE '_' || t.n END, $3, $4, $5, $6::timestamptz, $6::timestamptz, t.address
+		      FROM workspace w, unnest(string_to_array(w.notify_email, ', ')) WITH ORDINALITY AS t (address, n)
+		     WHERE w.workspace_id = $1 AND t.address <> '')
 		INSERT INTO webhook_mail (workspace_id, mail_id, webhook_id, subject, body, created_at, next_attempt_at, recipient)
-		SELECT w.workspace_id, $2 || CASE WHEN t.n = 1 THEN '' ELSE '_' || t.n END, $3, $4, $5, $6, $6, t.address
-		  FROM workspace w, unnest(string_to_array(w.notify_email, ', ')) WITH ORDINALITY AS t (address, n)
-		 WHERE w.workspace_id = $1 AND t.address <> ''
+		SELECT * FROM mails
 		    ON CONFLICT DO NOTHING`,
 		n.WorkspaceID, n.ID, n.WebhookID, n.Subject, n.Body, m.clock())
 	if err != nil {

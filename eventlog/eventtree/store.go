@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // growing is a tree that events are being added to.

@@ -17,10 +17,12 @@ type Offsets struct{}
 // makeCheckpoint makes the checkpoint of consumer $2 in workspace $1. It does nothing if there is
 // no such workspace.
 const makeCheckpoint = `
+	WITH new AS MATERIALIZED (
+	    SELECT w.workspace_id, $2::text FROM workspace w
+	     WHERE w.workspace_id = $1
+	       AND NOT EXISTS (SELECT FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = $2::text))
 	INSERT INTO log_checkpoint (workspace_id, consumer)
-	SELECT w.workspace_id, $2::text FROM workspace w
-	 WHERE w.workspace_id = $1
-	   AND NOT EXISTS (SELECT FROM log_checkpoint c WHERE c.workspace_id = $1 AND c.consumer = $2::text)
+	SELECT * FROM new
 	    ON CONFLICT DO NOTHING`
 
 // NextOffsetQuery reads and locks the group's checkpoint, unless another member holds it.

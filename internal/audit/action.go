@@ -19,6 +19,9 @@ const (
 	KeyRevoke           Action = "key.revoke"
 	KeySetLimit         Action = "key.set_limit"
 	KeyRename           Action = "key.rename"
+	ProducerCreate      Action = "producer.create"
+	ProducerRotate      Action = "producer.rotate"
+	ProducerRevoke      Action = "producer.revoke"
 	WebhookCreate       Action = "webhook.create"
 	WebhookEdit         Action = "webhook.edit"
 	WebhookDelete       Action = "webhook.delete"
@@ -50,7 +53,7 @@ const (
 func Actions() []Action {
 	return []Action{
 		WorkspaceCreate, WorkspaceSet, WorkspaceTestMail, WorkspaceMove, KeyCreate, KeyRotate, KeyRevoke,
-		KeySetLimit, KeyRename, WebhookCreate, WebhookEdit, WebhookDelete, WebhookRotateSecret,
+		KeySetLimit, KeyRename, ProducerCreate, ProducerRotate, ProducerRevoke, WebhookCreate, WebhookEdit, WebhookDelete, WebhookRotateSecret,
 		WebhookTest, WebhookTurnOn, WebhookTurnOff, WebhookPause, WebhookResume, WebhookSendMissed, WebhookRecover, DeliveryResend,
 		DeliveryRetry, EntrySkip, EntryRestore, EntryRetry, PersonForget, AnomalyAcknowledge, Rebuild,
 		RetentionSet, SecretKeyRotate, SecretKeyGiveUp, LinkCreate, SignIn,
@@ -63,7 +66,7 @@ func (a Action) Label() string { return cmp.Or(labels[a], string(a)) }
 
 // labels has the label of each action.
 //
-//nolint:gochecknoglobals // a constant table
+//nolint:gochecknoglobals,gosec // a constant table, which has no secret
 var labels = map[Action]string{
 	WorkspaceCreate:     "Created workspace",
 	WorkspaceSet:        "Changed workspace",
@@ -74,6 +77,9 @@ var labels = map[Action]string{
 	KeyRevoke:           "Revoked API key",
 	KeySetLimit:         "Changed the limit of API key",
 	KeyRename:           "Renamed API key",
+	ProducerCreate:      "Created the producer's key",
+	ProducerRotate:      "Rotated the producer's key",
+	ProducerRevoke:      "Revoked the producer's key",
 	WebhookCreate:       "Added webhook",
 	WebhookEdit:         "Edited webhook",
 	WebhookDelete:       "Deleted webhook",

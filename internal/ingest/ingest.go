@@ -607,9 +607,9 @@ func (p *position) hold(ctx context.Context) (sequence uint64, created time.Time
 	)
 	err = p.pool.QueryRow(ctx, `
 		INSERT INTO ingest_position AS i (workspace_id, source, sequence, holder, held_until)
-		VALUES ('*', $1, 0, $2, clock_timestamp() + $3::interval)
+		VALUES ('*', $1, 0, $2, statement_timestamp() + $3::interval)
 		ON CONFLICT (workspace_id, source) DO UPDATE SET holder = excluded.holder, held_until = excluded.held_until
-		 WHERE i.holder = excluded.holder OR i.held_until < clock_timestamp()
+		 WHERE i.holder = excluded.holder OR i.held_until < statement_timestamp()
 		RETURNING sequence, stream_created`, p.source, p.self, holdTime).Scan(&at, &made)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, created, false, nil
@@ -633,7 +633,7 @@ func (p *position) move(ctx context.Context, from, to uint64) error {
 		moved bool
 	)
 	b.Queue(`SELECT set_config('synchronous_commit', 'off', true)`)
-	b.Queue(`UPDATE ingest_position SET sequence = $3, moved_at = clock_timestamp() WHERE workspace_id = '*' AND source = $1 AND sequence = $2`,
+	b.Queue(`UPDATE ingest_position SET sequence = $3, moved_at = statement_timestamp() WHERE workspace_id = '*' AND source = $1 AND sequence = $2`,
 		p.source, int64(from), int64(to)).Exec(func(tag pgconn.CommandTag) error {
 		moved = tag.RowsAffected() > 0
 		return nil

@@ -71,6 +71,7 @@ func (m *Mover) depart(ctx context.Context, newest head) error {
 		// so these locks wait for it.
 		if err := m.exec(ctx, tx, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
 			`SELECT 1 FROM api_key WHERE workspace_id = $1 ORDER BY key_id FOR UPDATE`,
+			`SELECT 1 FROM producer WHERE workspace_id = $1 ORDER BY producer_id FOR UPDATE`,
 			`SELECT 1 FROM webhook WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`,
 			`SELECT 1 FROM webhook_cursor WHERE workspace_id = $1 ORDER BY webhook_id FOR UPDATE`); err != nil {
 			return err

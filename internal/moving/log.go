@@ -184,9 +184,11 @@ func copyDetached(ctx context.Context, tx pgx.Tx, entries []stored) error {
 	}
 	// What an entry forgets may have been copied before, so each place deletes for itself.
 	_, err := tx.Exec(ctx, `
+		WITH forgets AS MATERIALIZED (
+		    SELECT e.workspace_id, log_forgets(e.type, e.data), e.position FROM event_log e
+		     WHERE e.workspace_id = $1 AND e.position BETWEEN $2 AND $3 AND log_forgets(e.type, e.data) IS NOT NULL)
 		INSERT INTO log_forgotten (workspace_id, subject, position)
-		SELECT e.workspace_id, log_forgets(e.type, e.data), e.position FROM event_log e
-		 WHERE e.workspace_id = $1 AND e.position BETWEEN $2 AND $3 AND log_forgets(e.type, e.data) IS NOT NULL`,
+		SELECT * FROM forgets`,
 		entries[0].WorkspaceID, entries[0].Position, entries[len(entries)-1].Position)
 	if err != nil {
 		return fmt.Errorf("note who is forgotten in %s: %w", entries[0].WorkspaceID, err)

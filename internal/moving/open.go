@@ -126,7 +126,8 @@ func copyWorkspace(ctx context.Context, m *Mover, from, to pgx.Tx) error {
 	// lock the keys before removing them.
 	if err := m.exec(ctx, to, `SELECT 1 FROM workspace WHERE workspace_id = $1 FOR UPDATE`,
 		`SELECT 1 FROM api_key WHERE workspace_id = $1 ORDER BY key_id FOR UPDATE`, `DELETE FROM api_key_use WHERE workspace_id = $1`,
-		`DELETE FROM api_key_secret WHERE workspace_id = $1`, `DELETE FROM api_key WHERE workspace_id = $1`); err != nil {
+		`DELETE FROM api_key_secret WHERE workspace_id = $1`, `DELETE FROM api_key WHERE workspace_id = $1`,
+		`DELETE FROM producer_secret WHERE workspace_id = $1`, `DELETE FROM producer WHERE workspace_id = $1`); err != nil {
 		return err
 	}
 	_, err := to.Exec(ctx, `UPDATE workspace SET name = $2, notify_email = $3, created_at = $4 WHERE workspace_id = $1`, m.cfg.WorkspaceID, name, email, created)

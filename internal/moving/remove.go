@@ -73,7 +73,7 @@ func prove(ctx context.Context, m *Mover, from *row) error {
 // trail, what belongs to no workspace, and the log's tables, which it clears separately.
 func kept() []string {
 	return []string{
-		"workspace", "log_head", "workspace_move", "api_key", "api_key_secret", "console_audit", "event_log", "log_detached", "log_checkpoint",
+		"workspace", "log_head", "workspace_move", "api_key", "api_key_secret", "producer", "producer_secret", "console_audit", "event_log", "log_detached", "log_checkpoint",
 		"goose_db_version", "access_revision", "service_key", "service_setting", "secret_key", "ingest_position", "webhook_instance",
 	}
 }

@@ -24,7 +24,7 @@ type table struct {
 // order that foreign keys allow. Tables with many rows follow in history.
 func opening() []table {
 	return []table{
-		{name: "api_key"}, {name: "api_key_secret"}, {name: "api_key_use"}, {name: "rate_count"},
+		{name: "api_key"}, {name: "api_key_secret"}, {name: "api_key_use"}, {name: "rate_count"}, {name: "producer"}, {name: "producer_secret"},
 		{name: "webhook"}, {name: "webhook_cursor"}, {name: "webhook_waiting"}, {name: "webhook_mail"},
 		{name: "webhook_delivery", rows: waitingDeliveries}, {name: "webhook_delivery", rows: laterDeliveries},
 		{name: "log_checkpoint", rows: `log_checkpoint t WHERE t.workspace_id = $1 AND t.consumer NOT IN ('read_models', 'event_trees')`},

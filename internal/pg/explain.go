@@ -31,7 +31,7 @@ func ExplainConnection(err error, setting, named string) error {
 	if strings.Contains(c.Host, "@") {
 		return fmt.Errorf("%s has an @ too many before its host: %s", setting, percentEncode)
 	}
-	cause, next := causeOf(err)
+	next, cause := causeOf(err)
 	return fmt.Errorf("cannot connect to the database %s at %s as %s, %s: %w; %s", c.Database, Server(c), c.User, named, cause, fmt.Sprintf(next, setting))
 }
 
@@ -47,7 +47,7 @@ func Server(c *pgconn.Config) string {
 
 // causeOf is the innermost error with a cause in it: PostgreSQL's answer, or what the network did. next
 // is what to do about it, with a place for the setting.
-func causeOf(err error) (cause error, next string) {
+func causeOf(err error) (next string, cause error) {
 	var (
 		answered *pgconn.PgError
 		name     *net.DNSError
@@ -56,23 +56,23 @@ func causeOf(err error) (cause error, next string) {
 	const network = "check that PostgreSQL runs there, that %s has the right host and port, and that no firewall is between"
 	switch {
 	case errors.As(err, &answered):
-		return errors.New(answered.Message), cmp.Or(map[string]string{
+		return cmp.Or(map[string]string{
 			"28P01": "correct the user or the password in %s; " + strings.ReplaceAll(percentEncode, "%", "%%"),
 			"28000": "correct the user in %s, or let it in in pg_hba.conf",
 			"3D000": "create the database, or correct its name in %s",
 			"53100": "the disk of the server that %s names is full: add space there",
 			"53300": "close connections, or raise max_connections of the server that %s names",
 			"57P03": "PostgreSQL at the address in %s starts, stops or recovers: try again, and read its log if that goes on",
-		}[answered.Code], "PostgreSQL's log on the server that %s names says more")
+		}[answered.Code], "PostgreSQL's log on the server that %s names says more"), errors.New(answered.Message)
 	case errors.As(err, &name):
-		return fmt.Errorf("the name %s cannot be looked up: %s", name.Name, name.Err), "correct the host in %s, or its entry in DNS"
+		return "correct the host in %s, or its entry in DNS", fmt.Errorf("the name %s cannot be looked up: %s", name.Name, name.Err)
 	case errors.As(err, &number):
-		return number, network
+		return network, number
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return errors.New("no answer in time"), network
+		return network, errors.New("no answer in time")
 	}
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner
 	}
-	return err, network
+	return network, err
 }

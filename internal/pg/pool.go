@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,12 +55,27 @@ const cancelTimeout = time.Second
 type Pool struct {
 	*Share
 
-	conns  *pgxpool.Pool
-	places *places
-	tracer pgx.QueryTracer       // of statements; nil: none
-	waits  pgxpool.AcquireTracer // is told of callers that wait; nil: nobody is
-	pooled bool                  // see IsPooled
-	local  map[string]string     // settings that each transaction through a pooler needs
+	conns   *pgxpool.Pool
+	places  *places
+	tracer  pgx.QueryTracer       // of statements; nil: none
+	waits   pgxpool.AcquireTracer // is told of callers that wait; nil: nobody is
+	pooled  bool                  // see IsPooled
+	local   map[string]string     // settings that each transaction through a pooler needs
+	planned bool                  // the URL says how statements are planned
+}
+
+// planSetting is the one setting that the URL decides for everybody: Citus cannot plan all statements
+// with the mode that is best for a plain database.
+const planSetting = "plan_cache_mode"
+
+// allowed returns the settings that the URL leaves to its users.
+func allowed(settings map[string]string, planned bool) map[string]string {
+	if !planned {
+		return settings
+	}
+	rest := maps.Clone(settings)
+	delete(rest, planSetting)
+	return rest
 }
 
 // Close closes the connections, and returns when all are given back.
@@ -106,9 +122,8 @@ func Open(ctx context.Context, url string, o Options) (*Pool, error) {
 		}
 	}
 	cfg.ConnConfig.BuildContextWatcherHandler = newWatcher
-	for name, value := range o.Settings {
-		cfg.ConnConfig.RuntimeParams[name] = value
-	}
+	planned := cfg.ConnConfig.RuntimeParams[planSetting] != ""
+	maps.Copy(cfg.ConnConfig.RuntimeParams, allowed(o.Settings, planned))
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "ledgerfeed"
 	}
@@ -118,7 +133,7 @@ func Open(ctx context.Context, url string, o Options) (*Pool, error) {
 		return nil, err
 	}
 	dropUseless(cfg, o.Prepare)
-	p := &Pool{places: newPlaces(int(cfg.MaxConns)), pooled: IsPooled(cfg.ConnConfig), local: local, tracer: o.Tracer}
+	p := &Pool{places: newPlaces(int(cfg.MaxConns)), planned: planned, pooled: IsPooled(cfg.ConnConfig), local: local, tracer: o.Tracer}
 	p.Share = p.NewShare(ShareOptions{Most: int(cfg.MaxConns), CancelStatements: o.CancelStatements})
 	p.waits, _ = o.Tracer.(pgxpool.AcquireTracer)
 	// A connection that is being closed may take seconds, in which its place is another's.

@@ -116,7 +116,7 @@ func (s *Share) With(settings map[string]string) *Share {
 	if all == nil {
 		all = map[string]string{}
 	}
-	maps.Copy(all, settings)
+	maps.Copy(all, allowed(settings, s.pool.planned))
 	if s.pool.pooled {
 		maps.DeleteFunc(all, func(name, _ string) bool { return slices.Contains(ofSessions(), name) })
 	}

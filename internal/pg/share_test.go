@@ -221,6 +221,29 @@ func TestBrokenConnectionsAreReplaced(t *testing.T) {
 
 // TestSharesHaveTheirSettings: whichever connection a statement gets, it has the settings of
 // its share and of no other, and those of the pool where its share has none.
+func TestTheURLSaysHowStatementsArePlanned(t *testing.T) {
+	t.Parallel()
+	address := testkit.Must(url.Parse(testkit.NewDatabase(t)))(t)
+	query := address.Query()
+	query.Set("plan_cache_mode", "auto")
+	address.RawQuery = query.Encode()
+	pool := testkit.Must(pg.Open(t.Context(), address.String(), pg.Options{MaxConns: 2, Settings: map[string]string{"plan_cache_mode": "force_generic_plan", "jit": "off"}}))(t)
+	t.Cleanup(pool.Close)
+	const shown = `SELECT concat_ws(' ', current_setting('plan_cache_mode'), current_setting('jit'), current_setting('enable_sort'))`
+	for _, db := range []struct {
+		of   pg.DB
+		want string
+	}{
+		{pool, "auto off on"},
+		{pool.NewShare(pg.ShareOptions{Most: 1, Settings: map[string]string{"plan_cache_mode": "force_custom_plan", "enable_sort": "off"}}), "auto off off"},
+	} {
+		var got string
+		if err := db.of.QueryRow(t.Context(), shown).Scan(&got); err != nil || got != db.want {
+			t.Errorf("%q, %v; want %q", got, err, db.want)
+		}
+	}
+}
+
 func TestSharesHaveTheirSettings(t *testing.T) {
 	t.Parallel()
 	pool := testkit.Must(pg.Open(t.Context(), testkit.NewDatabase(t), pg.Options{MaxConns: 2, Settings: map[string]string{"lock_timeout": "701ms"}}))(t)

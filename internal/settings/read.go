@@ -159,6 +159,8 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_AUDIT_RATE", s.AuditRate >= 1},
 		{"LEDGERFEED_RELAY_URL", s.RelayURL == "" || isBroker(s.RelayURL)},
 		{"LEDGERFEED_INGEST_URL", s.IngestURL == "" || isSource(s.IngestURL)},
+		{"LEDGERFEED_INGEST_LISTEN", s.IngestListen == "" || isListenAddress(s.IngestListen)},
+		{"LEDGERFEED_INGEST_IN_FLIGHT", s.IngestInFlight >= 32 && s.IngestInFlight <= 4096},
 		{"LEDGERFEED_LOG_FORMAT", s.LogFormat == "text" || s.LogFormat == "json"},
 	} {
 		if !c.ok {

@@ -99,6 +99,10 @@ type Settings struct {
 	// Ingest (docs/operations/ingest.md), for processes with the role ingest.
 	IngestURL string `env:"LEDGERFEED_INGEST_URL" secret:"true" want:"an address such as nats://n1.example.com:4222/?stream=ENTRIES&subject=entries, or postgres://user:password@shop.example.com/shop?topic=ledgerfeed; of a stream perhaps with trust=relay, and with workspace=acme or workspace_token=1 (docs/operations/ingest.md)"`
 
+	// Ingest over HTTP (docs/operations/ingest-api.md), for processes with the role ingest-api.
+	IngestListen   string `env:"LEDGERFEED_INGEST_LISTEN" want:"host:port, such as 127.0.0.1:8082"`
+	IngestInFlight int    `env:"LEDGERFEED_INGEST_IN_FLIGHT" envDefault:"64" want:"a number of MiB from 32 to 4096, such as 64"`
+
 	// CreateWorkspaces lets append and ingest create workspaces that do not exist yet.
 	CreateWorkspaces bool `env:"LEDGERFEED_CREATE_WORKSPACES" envDefault:"false" want:"true or false"`
 

@@ -47,7 +47,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"LEDGERFEED_WHOLE_LISTS=7", "LEDGERFEED_WHOLE_LIST_TIMEOUT=1h", "LEDGERFEED_WHOLE_LIST_STALL=7s",
 		"LEDGERFEED_TLS_CERT=/cert.pem", "LEDGERFEED_TLS_KEY=/key.pem",
 		"LEDGERFEED_RELAY_URL=nats://u:p@n1:4222,n2:4222/?stream=BILLING&name=east&form=entries&envelope=cloudevents",
-		"LEDGERFEED_INGEST_URL=postgres://u:p@shop.example/shop?topic=billing&name=shop", "LEDGERFEED_CREATE_WORKSPACES=true",
+		"LEDGERFEED_INGEST_URL=postgres://u:p@shop.example/shop?topic=billing&name=shop", "LEDGERFEED_INGEST_LISTEN=:8082", "LEDGERFEED_INGEST_IN_FLIGHT=128", "LEDGERFEED_CREATE_WORKSPACES=true",
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -48,11 +48,13 @@ func (s *Store) Acknowledge(ctx context.Context, workspaceID string, which Which
 			return fmt.Errorf("look for workspace %s: %w", workspaceID, err)
 		}
 		tag, err := tx.Exec(ctx, `
+			WITH new AS MATERIALIZED (
+			    SELECT a.workspace_id, a.position, a.reason, $4::timestamptz, $5::text FROM anomaly a
+			      JOIN event_log e ON e.workspace_id = a.workspace_id AND e.position = a.position
+			     WHERE a.workspace_id = $1 AND $2::bigint IN (0, a.position) AND $3::text IN ('', a.reason)
+			       AND ($6::bigint = 0 OR a.position <= $6) AND $7::text IN ('', e.type))
 			INSERT INTO anomaly_acknowledged (workspace_id, position, reason, acknowledged_at, note)
-			SELECT a.workspace_id, a.position, a.reason, $4, $5 FROM anomaly a
-			  JOIN event_log e ON e.workspace_id = a.workspace_id AND e.position = a.position
-			 WHERE a.workspace_id = $1 AND $2::bigint IN (0, a.position) AND $3::text IN ('', a.reason)
-			   AND ($6::bigint = 0 OR a.position <= $6) AND $7::text IN ('', e.type)
+			SELECT * FROM new
 			    ON CONFLICT DO NOTHING`, workspaceID, which.Position, string(which.Reason), now, note, which.UpTo, which.Type)
 		if err != nil {
 			return fmt.Errorf("acknowledge anomalies of %s: %w", workspaceID, err)

@@ -323,6 +323,17 @@ func NewFormat(name brand.Brand) Format {
 	return Format{brand: prefix, anyKey: regexp.MustCompile(pattern)}
 }
 
+// Led returns the format of another kind of the brand's keys, which begin with lead and an
+// underscore. Neither kind is taken for the other: the checksum covers the lead, too. A Format of
+// either kind finds both in texts.
+func (f Format) Led(lead string) Format {
+	f.brand = lead + "_" + f.brand
+	return f
+}
+
+// Parse reads the text of a key. The error does not say what is wrong with it.
+func (f Format) Parse(text string) (Secret, error) { return f.parse(text) }
+
 // Generate makes a new secret from random, which must be a cryptographic source
 // such as crypto/rand.Reader. The error is random's.
 func (f Format) Generate(random io.Reader) (Secret, error) {
@@ -384,7 +395,7 @@ func (f Format) Redact(text string) string {
 // mayHoldKey spares the regular expression for texts that are shorter than a key, as nearly all
 // are. The zero Format finds nothing.
 func (f Format) mayHoldKey(text string) bool {
-	return f.anyKey != nil && len(text) >= len(f.brand)+1+prefixLength+1+secretLength+checksumLength
+	return f.anyKey != nil && len(text) >= 1+1+prefixLength+1+secretLength+checksumLength
 }
 
 // Secret is the full text of a key. When it is printed or logged it shows only its

@@ -147,6 +147,12 @@ type answer struct {
 	stream io.ReadCloser // in place of body, if the request wants it
 }
 
+// position is the position of the log that the answer shows; zero if it does not say.
+func (a *answer) position() int64 {
+	position, _ := strconv.ParseInt(a.header.Get("Log-Position"), 10, 64)
+	return position
+}
+
 // get reads the JSON of an answer.
 func get[T any](ctx context.Context, c *Client, path string, query url.Values) (*T, error) {
 	a, err := c.do(ctx, &request{path: path, query: query})

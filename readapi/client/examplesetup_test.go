@@ -8,6 +8,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/client"
+	"github.com/ledgerfeed/ledgerfeed/readapi/readapitest"
 )
 
 // connect returns a Client of a small workspace. The service is made at the first call and ends
@@ -23,21 +24,21 @@ func connect() *client.Client {
 
 var exampleService = sync.OnceValues(func() (address, key string) {
 	t, _ := testkit.ExampleTB()
-	s := newService(t)
-	s.grow(
-		line(t, `"type":"client.recorded","data":{"client_id":"cl_1","name":"Blue Door Ltd"}`),
-		line(t, `"type":"invoice.recorded","data":{"invoice_id":"in_1","number":"2026-001","client_id":"cl_1","period":"2026-10","gross_amount":"420.00","currency":"EUR"}`),
-		line(t, `"type":"invoice.issued","data":{"invoice_id":"in_1","invoice_number":"2026-001","amount":"420.00"}`),
-		line(t, `"type":"invoice.sent","data":{"invoice_id":"in_1","invoice_number":"2026-001"}`),
-		line(t, `"type":"invoice.recorded","data":{"invoice_id":"in_2","number":"2026-002","client_id":"cl_1","period":"2026-10","gross_amount":"79.90","currency":"EUR"}`),
-		line(t, `"type":"invoice.issued","data":{"invoice_id":"in_2","invoice_number":"2026-002","amount":"79.90"}`),
-		line(t, `"type":"invoice.sent","data":{"invoice_id":"in_2","invoice_number":"2026-002"}`),
-		line(t, `"type":"time_entry.recorded","data":{"time_entry_id":"te_1","work_date":"2026-10-01","client_id":"cl_1","contractor_id":"co_1","service":"Consulting","hours":7.5,"period":"2026-10","currency":"EUR"}`),
-		line(t, `"type":"time_entry.recorded","data":{"time_entry_id":"te_2","work_date":"2026-10-02","client_id":"cl_1","contractor_id":"co_1","service":"Consulting","hours":1.25,"period":"2026-10","currency":"EUR"}`),
-		line(t, `"type":"time_entry.deleted","data":{"time_entry_id":"te_2"}`),
+	s := readapitest.New(t)
+	s.Grow(
+		readapitest.Line(t, `"type":"client.recorded","data":{"client_id":"cl_1","name":"Blue Door Ltd"}`),
+		readapitest.Line(t, `"type":"invoice.recorded","data":{"invoice_id":"in_1","number":"2026-001","client_id":"cl_1","period":"2026-10","gross_amount":"420.00","currency":"EUR"}`),
+		readapitest.Line(t, `"type":"invoice.issued","data":{"invoice_id":"in_1","invoice_number":"2026-001","amount":"420.00"}`),
+		readapitest.Line(t, `"type":"invoice.sent","data":{"invoice_id":"in_1","invoice_number":"2026-001"}`),
+		readapitest.Line(t, `"type":"invoice.recorded","data":{"invoice_id":"in_2","number":"2026-002","client_id":"cl_1","period":"2026-10","gross_amount":"79.90","currency":"EUR"}`),
+		readapitest.Line(t, `"type":"invoice.issued","data":{"invoice_id":"in_2","invoice_number":"2026-002","amount":"79.90"}`),
+		readapitest.Line(t, `"type":"invoice.sent","data":{"invoice_id":"in_2","invoice_number":"2026-002"}`),
+		readapitest.Line(t, `"type":"time_entry.recorded","data":{"time_entry_id":"te_1","work_date":"2026-10-01","client_id":"cl_1","contractor_id":"co_1","service":"Consulting","hours":7.5,"period":"2026-10","currency":"EUR"}`),
+		readapitest.Line(t, `"type":"time_entry.recorded","data":{"time_entry_id":"te_2","work_date":"2026-10-02","client_id":"cl_1","contractor_id":"co_1","service":"Consulting","hours":1.25,"period":"2026-10","currency":"EUR"}`),
+		readapitest.Line(t, `"type":"time_entry.deleted","data":{"time_entry_id":"te_2"}`),
 	)
-	_, key = s.key(access.AllPermissions()...)
-	return s.url, key
+	_, key = s.Key(access.AllPermissions()...)
+	return s.Address, key
 })
 
 // exampleDir makes a directory.

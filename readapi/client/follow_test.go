@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/client"
+	"github.com/ledgerfeed/ledgerfeed/readapi/readapitest"
 )
 
 // copyOf is a customer's copy of a list, by id, as JSON.
@@ -138,11 +139,11 @@ func allFollowed(t testing.TB) []*followed {
 // stopped and goes on from its file.
 func TestFollowersOverABadNetwork(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	drafts := history(t, 6, testkit.Scale(1_500, 6_000))
-	s.grow(drafts[:300]...)
-	_, key := s.key(access.AllPermissions()...)
-	proxy, address := newBadProxy(t, s.url, 5)
+	s := readapitest.New(t)
+	drafts := readapitest.History(t, 6, testkit.Scale(1_500, 6_000))
+	s.Grow(drafts[:300]...)
+	_, key := s.Key(access.AllPermissions()...)
+	proxy, address := newBadProxy(t, s.Address, 5)
 	api := patient(t, address, key)
 	lists := allFollowed(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -151,13 +152,13 @@ func TestFollowersOverABadNetwork(t *testing.T) {
 		running.Go(func() error { return f.run(ctx, api, client.FollowOptions{}) })
 	}
 	for part := range slices.Chunk(drafts[300:], 150) {
-		s.grow(part...)
+		s.Grow(part...)
 	}
 	stop()
 	if err := running.Wait(); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	direct := patient(t, s.url, key)
+	direct := patient(t, s.Address, key)
 	for _, f := range lists {
 		if err := f.run(t.Context(), api, client.FollowOptions{Once: true}); err != nil {
 			t.Fatal(err)
@@ -177,15 +178,15 @@ func TestFollowersOverABadNetwork(t *testing.T) {
 // follower ends, or begins again and says so.
 func TestFollowersAndKeys(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	drafts := history(t, 3, 900)
-	s.grow(drafts[:600]...)
-	keyID, plain := s.key(withoutPay()...)
-	_, all := s.key(access.AllPermissions()...)
+	s := readapitest.New(t)
+	drafts := readapitest.History(t, 3, 900)
+	s.Grow(drafts[:600]...)
+	keyID, plain := s.Key(readapitest.WithoutPay()...)
+	_, all := s.Key(access.AllPermissions()...)
 	var state place
 	have := copyOf{}
 	once := func(key string, startAgain bool) (restarted []*client.Error, err error) {
-		for p, err := range patient(t, s.url, key).FollowCharges(t.Context(), client.ChargeParams{Limit: 20}, &state, client.FollowOptions{Once: true, StartAgain: startAgain}) {
+		for p, err := range patient(t, s.Address, key).FollowCharges(t.Context(), client.ChargeParams{Limit: 20}, &state, client.FollowOptions{Once: true, StartAgain: startAgain}) {
 			if err != nil {
 				return restarted, err
 			}
@@ -203,13 +204,13 @@ func TestFollowersAndKeys(t *testing.T) {
 		}
 	}
 	goesOn(plain)
-	_, secret, err := s.keys.Rotate(t.Context(), "acme", keyID, 0)
+	_, secret, err := s.Keys.Rotate(t.Context(), "acme", keyID, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.grow(drafts[600:]...)
+	s.Grow(drafts[600:]...)
 	goesOn(secret.Reveal())
-	same(t, "a rotated key", have, rowsOf(t, patient(t, s.url, secret.Reveal()).Charges(t.Context(), client.ChargeParams{})))
+	same(t, "a rotated key", have, rowsOf(t, patient(t, s.Address, secret.Reveal()).Charges(t.Context(), client.ChargeParams{})))
 
 	if _, err := once(all, false); client.CodeOf(err) != client.CodeCursorPermissions {
 		t.Fatalf("a key that sees more: %v", err)
@@ -218,7 +219,7 @@ func TestFollowersAndKeys(t *testing.T) {
 	if err != nil || len(restarted) != 1 || restarted[0].Code != client.CodeCursorPermissions {
 		t.Fatalf("begins again: %v, %v", restarted, err)
 	}
-	want := rowsOf(t, patient(t, s.url, all).Charges(t.Context(), client.ChargeParams{}))
+	want := rowsOf(t, patient(t, s.Address, all).Charges(t.Context(), client.ChargeParams{}))
 	same(t, "a key that sees more", have, want)
 	goesOn(secret.Reveal())
 	same(t, "a key that sees less", have, want)
@@ -228,16 +229,16 @@ func TestFollowersAndKeys(t *testing.T) {
 // of lost ones, the follower begins again and its copy has nothing of what was lost.
 func TestFollowersOfALogThatWentBack(t *testing.T) {
 	t.Parallel()
-	lost, restored := newService(t), newService(t)
-	lost.grow(history(t, 3, 500)...)
-	restored.grow(history(t, 4, 500)...)
-	_, before := lost.key(access.AllPermissions()...)
-	_, after := restored.key(access.AllPermissions()...)
+	lost, restored := readapitest.New(t), readapitest.New(t)
+	lost.Grow(readapitest.History(t, 3, 500)...)
+	restored.Grow(readapitest.History(t, 4, 500)...)
+	_, before := lost.Key(access.AllPermissions()...)
+	_, after := restored.Key(access.AllPermissions()...)
 	for _, f := range allFollowed(t) {
-		if err := f.run(t.Context(), patient(t, lost.url, before), client.FollowOptions{Once: true}); err != nil {
+		if err := f.run(t.Context(), patient(t, lost.Address, before), client.FollowOptions{Once: true}); err != nil {
 			t.Fatal(err)
 		}
-		api := patient(t, restored.url, after)
+		api := patient(t, restored.Address, after)
 		if err := f.run(t.Context(), api, client.FollowOptions{Once: true}); client.CodeOf(err) != client.CodeCursorReset {
 			t.Fatalf("%s of a log that went back: %v", f.name, err)
 		}
@@ -251,15 +252,15 @@ func TestFollowersOfALogThatWentBack(t *testing.T) {
 // TestFollowersOfEventsThatAreGone: the follower was away for longer than events are kept.
 func TestFollowersOfEventsThatAreGone(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
+	s := readapitest.New(t)
 	event := func(n int) {
-		s.grow(line(t, `"type":"invoice.paid","data":{"invoice_id":"in_%d","period":"2026-10"}`, n))
+		s.Grow(readapitest.Line(t, `"type":"invoice.paid","data":{"invoice_id":"in_%d","period":"2026-10"}`, n))
 	}
 	event(1)
 	event(2)
-	_, key := s.key(access.AllPermissions()...)
+	_, key := s.Key(access.AllPermissions()...)
 	var state place
-	api := patient(t, s.url, key)
+	api := patient(t, s.Address, key)
 	for p, err := range api.EventPages(t.Context(), client.EventParams{Limit: 1}) {
 		if err != nil {
 			t.Fatal(err)
@@ -267,7 +268,7 @@ func TestFollowersOfEventsThatAreGone(t *testing.T) {
 		state.cursor = p.Cursor
 		break
 	}
-	s.clock.Advance(31 * 24 * time.Hour)
+	s.Clock.Advance(31 * 24 * time.Hour)
 	var restarted *client.Error
 	once := func(startAgain bool) error {
 		for p, err := range api.FollowEvents(t.Context(), client.EventParams{Limit: 1}, &state, client.FollowOptions{Once: true, StartAgain: startAgain}) {
@@ -289,10 +290,10 @@ func TestFollowersOfEventsThatAreGone(t *testing.T) {
 // TestAPageIsSavedAfterItsBody: who leaves the loop gets the page again.
 func TestAPageIsSavedAfterItsBody(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	s.grow(history(t, 3, 300)...)
-	_, key := s.key(access.AllPermissions()...)
-	api := patient(t, s.url, key)
+	s := readapitest.New(t)
+	s.Grow(readapitest.History(t, 3, 300)...)
+	_, key := s.Key(access.AllPermissions()...)
+	api := patient(t, s.Address, key)
 	var state place
 	params := client.TimeEntryParams{Limit: 10}
 	read := func(leaveAt int) (cursors []string) {

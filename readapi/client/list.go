@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -59,7 +58,7 @@ func readPage[T any](ctx context.Context, c *Client, path string, query url.Valu
 	if p.More && p.Cursor == cursor {
 		return nil, fmt.Errorf("read a page of %s: %w", path, errSameCursor)
 	}
-	p.Position, _ = strconv.ParseInt(a.header.Get("Log-Position"), 10, 64) // zero if it is missing
+	p.Position = a.position()
 	for _, text := range body.Data {
 		row, removed, err := readRow[T](text)
 		if err != nil {
@@ -76,13 +75,20 @@ func readPage[T any](ctx context.Context, c *Client, path string, query url.Valu
 
 // readRow reads a row, or a removed one.
 func readRow[T any](text []byte) (*T, *RemovedRow, error) {
+	row := new(T)
+	if raw, ok := any(row).(*RawRow); ok {
+		if !json.Valid(text) {
+			return nil, nil, fmt.Errorf("%q is not JSON", text)
+		}
+		*raw = text
+		return row, nil, nil
+	}
 	if bytes.Contains(text, []byte(`"removed"`)) { // most rows are read only once
 		var gone RemovedRow
 		if err := json.Unmarshal(text, &gone); err == nil && gone.Removed {
 			return nil, &gone, nil
 		}
 	}
-	row := new(T)
 	return row, nil, json.Unmarshal(text, row) //nolint:wrapcheck // the caller names the list
 }
 

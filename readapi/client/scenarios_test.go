@@ -30,6 +30,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/readapitest"
 )
 
 // sharedScenario is one of scenarios/scenarios.json, which scenarios/README.md describes. All clients run
@@ -192,7 +193,7 @@ func runScenarios(t *testing.T, r runner) {
 // world is the service of one scenario, and the copies that runs with the same state make.
 type world struct {
 	t       *testing.T
-	service *service
+	service *readapitest.Service
 	runner  runner
 	name    string
 	dir     string
@@ -216,16 +217,16 @@ func newWorld(t *testing.T, s sharedScenario, r runner) *world {
 // open starts a service with the beginning of a history, and the keys of scenarios.
 func (w *world) open(seed uint64, entries, begin int) {
 	w.t.Helper()
-	w.service, w.head = newService(w.t), 0
-	w.coming = []domain.Draft{line(w.t, `"type":"client.recorded","data":{"client_id":"cl_first","name":"The First Ltd"}`)} // makes the workspace
+	w.service, w.head = readapitest.New(w.t), 0
+	w.coming = []domain.Draft{readapitest.Line(w.t, `"type":"client.recorded","data":{"client_id":"cl_first","name":"The First Ltd"}`)} // makes the workspace
 	if entries > 0 {
-		w.coming = history(w.t, seed, entries)
+		w.coming = readapitest.History(w.t, seed, entries)
 	}
 	w.grow(begin)
 	w.keys = map[string]string{"nobody": "sk_nobody"}
-	_, w.keys["all"] = w.service.key(access.AllPermissions()...)
-	_, w.keys["events"] = w.service.key(access.EventsRead)
-	w.plainID, w.keys["plain"] = w.service.key(withoutPay()...)
+	_, w.keys["all"] = w.service.Key(access.AllPermissions()...)
+	_, w.keys["events"] = w.service.Key(access.EventsRead)
+	w.plainID, w.keys["plain"] = w.service.Key(readapitest.WithoutPay()...)
 }
 
 // grow appends the next entries of the history, or all of them if n is below 0.
@@ -238,7 +239,7 @@ func (w *world) grow(n int, more ...domain.Draft) {
 	w.coming = w.coming[n:]
 	w.head += len(drafts)
 	for part := range slices.Chunk(drafts, 150) {
-		w.service.grow(part...)
+		w.service.Grow(part...)
 	}
 }
 
@@ -250,16 +251,16 @@ func (w *world) change(s step) {
 	}
 	if s.Rotate != "" {
 		w.keys["old"] = w.keys[s.Rotate]
-		_, secret, err := w.service.keys.Rotate(w.t.Context(), "acme", w.plainID, 0)
+		_, secret, err := w.service.Keys.Rotate(w.t.Context(), "acme", w.plainID, 0)
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		w.keys[s.Rotate] = secret.Reveal()
 	}
-	w.service.clock.Advance(s.Advance.Duration)
+	w.service.Clock.Advance(s.Advance.Duration)
 	var more []domain.Draft
 	for _, e := range s.Append {
-		more = append(more, line(w.t, `"type":%q,"data":%s`, e.Type, e.Data))
+		more = append(more, readapitest.Line(w.t, `"type":%q,"data":%s`, e.Type, e.Data))
 	}
 	w.grow(s.Grow, more...)
 }
@@ -313,7 +314,7 @@ func (w *world) run(r run, head int64, begun func()) error {
 			return err
 		}
 	}
-	proxy := newFaultProxy(w.t, w.service.url, r.Faults, begun)
+	proxy := newFaultProxy(w.t, w.service.Address, r.Faults, begun)
 	got, err := w.runner(w.t.Context(), input{URL: proxy.url, Keys: w.keys, Scenario: r.task})
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.Name, err)
@@ -479,7 +480,7 @@ func wrongSums(got map[string]string, rows []json.RawMessage, field string) (fau
 // read reads a list, totals or an object without any client.
 func (w *world) read(address, key string) (rows []json.RawMessage) {
 	for cursor := ""; ; {
-		target := w.service.url + address
+		target := w.service.Address + address
 		if cursor != "" {
 			target += map[bool]string{true: "&", false: "?"}[strings.Contains(target, "?")] + "cursor=" + url.QueryEscape(cursor)
 		}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -15,14 +16,18 @@ import (
 // Read it again from its start.
 var ErrBrokenOff = errors.New("the list was broken off before its end")
 
+// lineBuffer is how much of a whole list is read at once, in bytes.
+const lineBuffer = 64 << 10
+
 // Whole is a whole list in one answer, as it was at one moment. It is streamed, so its length does
 // not matter. The parameter Limit has no meaning for it.
 type Whole[T any] struct {
-	client  *Client
-	path    string
-	query   url.Values
-	cursor  string
-	removed []RemovedRow
+	client   *Client
+	path     string
+	query    url.Values
+	cursor   string
+	position int64
+	removed  []RemovedRow
 }
 
 // Cursor is known when Rows has ended without an error. A follower with the same parameters goes on
@@ -30,20 +35,24 @@ type Whole[T any] struct {
 // parameters have that.
 func (w *Whole[T]) Cursor() string { return w.cursor }
 
+// Position is the position of the log that the list shows. It is known when the first row is.
+func (w *Whole[T]) Position() int64 { return w.position }
+
 // Removed are the rows that are no longer there. They are known when Rows has ended.
 func (w *Whole[T]) Removed() []RemovedRow { return w.removed }
 
 // Rows sends the request and reads the rows. Its last error is ErrBrokenOff if rows are missing.
 func (w *Whole[T]) Rows(ctx context.Context) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		w.cursor, w.removed = "", nil
+		w.cursor, w.position, w.removed = "", 0, nil
 		a, err := w.client.do(ctx, &request{path: w.path, query: w.query, stream: true})
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		defer a.stream.Close()
-		for lines := json.NewDecoder(a.stream); ; {
+		w.position = a.position()
+		for lines := bufio.NewReaderSize(a.stream, lineBuffer); ; {
 			row, err := w.next(lines)
 			if row == nil && err == nil {
 				return
@@ -56,14 +65,14 @@ func (w *Whole[T]) Rows(ctx context.Context) iter.Seq2[*T, error] {
 }
 
 // next reads the next row. After the last line it returns neither a row nor an error.
-func (w *Whole[T]) next(lines *json.Decoder) (*T, error) {
+func (w *Whole[T]) next(lines *bufio.Reader) (*T, error) {
 	for {
-		var line json.RawMessage
-		if err := lines.Decode(&line); err != nil {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w: %w", w.path, ErrBrokenOff, err)
 		}
 		if cursor, ok := lastLine(line); ok {
-			if _, err := lines.Token(); !errors.Is(err, io.EOF) {
+			if _, err := lines.ReadByte(); !errors.Is(err, io.EOF) {
 				return nil, fmt.Errorf("%s: %w: there is more after the last line", w.path, ErrBrokenOff)
 			}
 			w.cursor = cursor

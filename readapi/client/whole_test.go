@@ -2,29 +2,33 @@ package client_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/client"
+	"github.com/ledgerfeed/ledgerfeed/readapi/readapitest"
 )
 
 // TestWholeLists: the same rows as in pages, exactly as the service wrote them, and a follower goes
 // on where the whole list ended.
 func TestWholeLists(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	drafts := history(t, 7, 1_200)
-	s.grow(drafts[:900]...)
-	_, key := s.key(access.AllPermissions()...)
-	api := patient(t, s.url, key)
+	s := readapitest.New(t)
+	drafts := readapitest.History(t, 7, 1_200)
+	s.Grow(drafts[:900]...)
+	_, key := s.Key(access.AllPermissions()...)
+	api := patient(t, s.Address, key)
 	whole := api.WholeTimeEntries(client.TimeEntryParams{Limit: 10, IncludeRemoved: true})
 	have := rowsOf(t, whole.Rows(t.Context()))
 	same(t, "whole", have, rowsOf(t, api.TimeEntries(t.Context(), client.TimeEntryParams{})))
 	if len(whole.Removed()) == 0 {
 		t.Error("there are no removed rows, so the test shows nothing")
 	}
-	s.grow(drafts[900:]...)
+	s.Grow(drafts[900:]...)
 	state := place{whole.Cursor()}
 	pages := 0
 	for p, err := range api.FollowTimeEntries(t.Context(), client.TimeEntryParams{}, &state, client.FollowOptions{Once: true}) {
@@ -43,11 +47,11 @@ func TestWholeLists(t *testing.T) {
 // TestWholeListsOverABadNetwork: a list that was broken off is an error, and never a shorter list.
 func TestWholeListsOverABadNetwork(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	s.grow(history(t, 7, 400)...)
-	_, key := s.key(access.AllPermissions()...)
-	want := rowsOf(t, patient(t, s.url, key).Invoices(t.Context(), client.InvoiceParams{}))
-	_, address := newBadProxy(t, s.url, 3)
+	s := readapitest.New(t)
+	s.Grow(readapitest.History(t, 7, 400)...)
+	_, key := s.Key(access.AllPermissions()...)
+	want := rowsOf(t, patient(t, s.Address, key).Invoices(t.Context(), client.InvoiceParams{}))
+	_, address := newBadProxy(t, s.Address, 3)
 	api := patient(t, address, key)
 	good, broken := 0, 0
 	for range 60 {
@@ -94,5 +98,20 @@ func TestWholeListsWithoutTheirEnd(t *testing.T) {
 		if client.CodeOf(err) != client.CodePermissionMissing {
 			t.Errorf("got %v", err)
 		}
+	}
+}
+
+// TestRaw: an answer comes as the API wrote it, with the position that it shows.
+func TestRaw(t *testing.T) {
+	t.Parallel()
+	s := readapitest.New(t)
+	s.Grow(readapitest.History(t, 3, 50)...)
+	_, key := s.Key(access.AllPermissions()...)
+	raw, err := patient(t, s.Address, key).Raw(t.Context(), "/v1/totals/payments", url.Values{"direction": {"received_from_client"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw.Position == 0 || !strings.Contains(string(raw.Body), fmt.Sprintf(`"log_position":%d`, raw.Position)) {
+		t.Errorf("position %d of %s", raw.Position, raw.Body)
 	}
 }

@@ -44,11 +44,13 @@ func (u keyUses) write(ctx context.Context, pool pg.DB, batch []Record) error {
 	// Every instance locks the rows in the order of their key, so that no two
 	// deadlock.
 	const write = `
+		WITH used AS MATERIALIZED (
+			SELECT k.workspace_id, k.key_id, t.at
+			  FROM unnest($1::text[], $2::text[], $3::timestamptz[]) AS t (w, k, at)
+			  JOIN api_key k ON k.workspace_id = t.w AND k.key_id = t.k
+			 ORDER BY k.workspace_id, k.key_id)
 		INSERT INTO api_key_use AS u (workspace_id, key_id, last_used_at)
-		SELECT k.workspace_id, k.key_id, t.at
-		  FROM unnest($1::text[], $2::text[], $3::timestamptz[]) AS t (w, k, at)
-		  JOIN api_key k ON k.workspace_id = t.w AND k.key_id = t.k
-		 ORDER BY k.workspace_id, k.key_id
+		SELECT * FROM used
 		ON CONFLICT (workspace_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_at
 		 WHERE date_trunc('minute', u.last_used_at AT TIME ZONE 'UTC') < date_trunc('minute', excluded.last_used_at AT TIME ZONE 'UTC')`
 	if _, err := pool.Exec(ctx, write, workspaces, keys, times); err != nil {

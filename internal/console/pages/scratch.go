@@ -38,12 +38,12 @@ func newScratch() (*scratch, error) {
 
 // lockScratch locks a directory; nil: its process is alive, or it is gone or another user's.
 func lockScratch(name string) (*scratch, error) {
-	dir, err := os.Open(name)
+	dir, err := os.Open(name) //nolint:gosec // a name of our own pattern
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 		return nil, nil //nolint:nilnil // it is gone, or another user's
 	}
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it names the directory
+		return nil, err
 	}
 	err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil {

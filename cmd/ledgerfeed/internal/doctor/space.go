@@ -234,7 +234,7 @@ func tryWrite(ctx context.Context, x *examination) (works string, err error) {
 		_, err := tx.Exec(ctx, `
 			SET LOCAL temp_tablespaces = '';
 			CREATE TEMPORARY TABLE ledgerfeed_doctor ON COMMIT DROP AS SELECT n::char(1000) AS filler FROM generate_series(1, 1024) AS n`)
-		return err
+		return err //nolint:wrapcheck // judgeWrite reads it
 	})
 	return judgeWrite(err)
 }

@@ -95,14 +95,15 @@ func (e *Env) inCells(cmd *cobra.Command, work func(context.Context) error) erro
 	return work(ctx)
 }
 
-// workspaceOf returns the workspace that a flag of the command names; empty: none does.
+// workspaceOf returns the workspace that a flag of the command names, of several the first; empty: none does.
 func workspaceOf(cmd *cobra.Command) string {
 	name := "workspace"
 	if cmd.HasParent() && cmd.Parent().Name() == name {
 		name = "id"
 	}
 	if f := cmd.Flags().Lookup(name); f != nil {
-		return f.Value.String()
+		first, _, _ := strings.Cut(f.Value.String(), ",")
+		return first
 	}
 	return ""
 }

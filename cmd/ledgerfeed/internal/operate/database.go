@@ -198,11 +198,11 @@ func (e *Env) explainRights(err error) error {
 	if !pg.Forbidden(err) || !strings.Contains(err.Error(), "permission denied for ") {
 		return nil
 	}
-	c, perr := pgconn.ParseConfig(e.Settings.DatabaseURL)
-	if perr != nil {
-		return nil
+	account := "in DATABASE_URL"
+	if c, perr := pgconn.ParseConfig(e.Settings.DatabaseURL); perr == nil {
+		account = c.User
 	}
-	return fmt.Errorf("%w; the account %s lacks a role: ledgerfeed_owner for migrate, ledgerfeed_writer for append alone, ledgerfeed_auditor for verify, export, explain, anomaly list and status, ledgerfeed_service for serve and all else (docs/operations/roles.md)", err, c.User)
+	return fmt.Errorf("%w; the account %s lacks a role: ledgerfeed_owner for migrate, ledgerfeed_writer for append alone, ledgerfeed_auditor for verify, export, explain, anomaly list and status, ledgerfeed_service for serve and all else (docs/operations/roles.md)", err, account)
 }
 
 // Connections is how many connections to the database this process may have, all pools and

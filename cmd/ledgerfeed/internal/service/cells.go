@@ -82,6 +82,9 @@ func NewCells(ctx context.Context, env *operate.Env, roles []string, migrate boo
 	if slices.Contains(roles, RoleIngest) {
 		return nil, cli.Usagef("the role %s appends to one cell: run it in a separate process with --cell, one of %s", RoleIngest, strings.Join(env.Cells.Names(), ", "))
 	}
+	if slices.Contains(roles, RoleIngestAPI) {
+		return nil, cli.Usagef("the role %s appends to one cell, in one transaction: run it in a separate process with --cell, one of %s", RoleIngestAPI, strings.Join(env.Cells.Names(), ", "))
+	}
 	if _, err := Allowed(env, roles); err != nil {
 		return nil, err
 	}

@@ -136,6 +136,7 @@ func sharesOf(roles []string, lists int) []share {
 		{name: downloads, role: RoleConsole, want: 2, long: true, cancels: true},
 		{name: RoleRelay, role: RoleRelay, least: 1, want: relay.Workers},
 		{name: RoleIngest, role: RoleIngest, least: 1, want: 6}, // in addition to those to a producer's database
+		{name: RoleIngestAPI, role: RoleIngestAPI, least: 1, want: 8},
 	}
 	return slices.DeleteFunc(all, func(s share) bool { return s.role != "" && !slices.Contains(roles, s.role) })
 }
@@ -301,8 +302,8 @@ func mostAllowed(env *operate.Env, roles []string) int {
 func rolesAndMark(words []string) (roles []string, mark string) {
 	roles = []string{}
 	for _, w := range words {
-		if slices.Contains(AllRoles(), w) {
-			roles = append(roles, w)
+		if i := slices.IndexFunc(AllRoles(), func(r string) bool { return w == r || w == shortRole(r) }); i >= 0 {
+			roles = append(roles, AllRoles()[i])
 		} else {
 			mark = w
 		}
@@ -316,7 +317,7 @@ func rolesAndMark(words []string) (roles []string, mark string) {
 const sessionPrefix = "ledgerfeed serves "
 
 // newMark makes letters that tell a process's sessions from those of others with the same
-// roles. They are few, because PostgreSQL keeps 63 bytes of a name, and no role has as many.
+// roles. They are few, because PostgreSQL keeps 63 bytes of a name. No role has as many, long or short.
 func newMark() string {
 	mark := make([]byte, 4)
 	_, _ = rand.Read(mark) // never fails
@@ -326,10 +327,29 @@ func newMark() string {
 	return string(mark)
 }
 
+// longestName is how many bytes of a session's name PostgreSQL keeps.
+const longestName = 63
+
+// shortRole is a role in the name of a session in which all names do not fit. It has three letters,
+// so it is no mark.
+func shortRole(role string) string {
+	if role == RoleIngestAPI {
+		return "put"
+	}
+	return role[:3]
+}
+
 // sessionName is the application_name that tells the roles of a process. A name that the
 // operator chose follows them.
 func sessionName(roles []string, mark, own string) string {
 	name := sessionPrefix + strings.Join(roles, " ") + " " + mark
+	if len(name) > longestName {
+		name = sessionPrefix
+		for _, r := range roles {
+			name += shortRole(r) + " "
+		}
+		name += mark
+	}
 	if own != "" {
 		name += "; " + own
 	}
@@ -354,12 +374,16 @@ func nameSessions(s *Service) error {
 // ConnectedRoles lists the roles, of all serving processes together, that are connected to
 // the database, in the order of AllRoles. Any account may ask.
 func ConnectedRoles(ctx context.Context, pool pg.DB) ([]string, error) {
+	var short []string
+	for _, r := range AllRoles() {
+		short = append(short, shortRole(r))
+	}
 	list, err := pg.Collect(ctx, pool, pgx.RowTo[string], `
-		SELECT role FROM unnest($2::text[]) WITH ORDINALITY AS r (role, n)
+		SELECT role FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS r (role, short, n)
 		 WHERE EXISTS (SELECT FROM pg_stat_activity a
 		                WHERE a.datname = current_database() AND starts_with(a.application_name, $1)
-		                  AND role = ANY(string_to_array(split_part(substr(a.application_name, length($1) + 1), ';', 1), ' ')))
-		 ORDER BY n`, sessionPrefix, AllRoles())
+		                  AND ARRAY[role, short] && string_to_array(split_part(substr(a.application_name, length($1) + 1), ';', 1), ' '))
+		 ORDER BY n`, sessionPrefix, AllRoles(), short)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read which processes are connected: %w", err)
 	}

@@ -52,6 +52,8 @@ const (
 	RoleConsole = "console"
 	RoleRelay   = "relay"
 	RoleIngest  = "ingest"
+
+	RoleIngestAPI = "ingest-api"
 )
 
 // AdminListener is the listener that every serving process has.
@@ -61,8 +63,8 @@ const AdminListener = "admin"
 // start.
 func Roles() []string { return []string{RoleAPI, RoleProject, RoleDeliver, RoleConsole} }
 
-// AllRoles are Roles, and those that have to be chosen because they need another system.
-func AllRoles() []string { return append(Roles(), RoleRelay, RoleIngest) }
+// AllRoles are Roles, and those that have to be chosen: they need another system, or let producers in.
+func AllRoles() []string { return append(Roles(), RoleRelay, RoleIngest, RoleIngestAPI) }
 
 // CheckRoles returns a UsageError for an unknown role, for none, or for one that lacks its
 // setting.
@@ -80,6 +82,9 @@ func CheckRoles(roles []string, set *settings.Settings) error {
 	}
 	if slices.Contains(roles, RoleIngest) && set.IngestURL == "" {
 		return cli.Usagef("the role %s needs LEDGERFEED_INGEST_URL, the address of a stream or of a producer's outbox", RoleIngest)
+	}
+	if slices.Contains(roles, RoleIngestAPI) && set.IngestListen == "" {
+		return cli.Usagef("the role %s needs LEDGERFEED_INGEST_LISTEN, the address at which producers append over HTTP, such as 127.0.0.1:8082", RoleIngestAPI)
 	}
 	return nil
 }
@@ -181,6 +186,7 @@ func (s *Service) prepareRoles(ctx context.Context) (err error) {
 		{RoleConsole, s.prepareConsole},
 		{RoleRelay, func(context.Context) error { return prepareRelay(s, control) }},
 		{RoleIngest, func(ctx context.Context) error { return prepareIngest(ctx, s) }},
+		{RoleIngestAPI, func(ctx context.Context) error { return prepareIngestAPI(ctx, s) }},
 	} {
 		if !slices.Contains(s.roles, r.role) {
 			continue
