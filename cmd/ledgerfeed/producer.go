@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,11 +101,7 @@ func splitList(text string) (list []string) {
 
 func printNewProducer(env *operate.Env, r *producer.Record, secret access.Secret) error {
 	v := viewProducer(r, secret.Reveal())
-	return env.Print(v, func(out io.Writer) error {
-		fmt.Fprintln(env.ErrOut, "This key is shown once; keep it where passwords are kept.")
-		_, err := fmt.Fprintln(out, v.Key)
-		return err
-	})
+	return env.Print(v, env.Line(v.Key, "This key is shown once; keep it where passwords are kept."))
 }
 
 func producerListCommand(env *operate.Env) *cobra.Command {
@@ -135,16 +129,13 @@ func producerListCommand(env *operate.Env) *cobra.Command {
 }
 
 func writeProducers(out io.Writer, list []producerView) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tPREFIX\tNAME\tSTATE\tCREATED\tWORKSPACES\tTYPES")
-	for _, p := range list {
+	return cli.Table(out, "ID\tPREFIX\tNAME\tSTATE\tCREATED\tWORKSPACES\tTYPES", list, func(p *producerView) string {
 		types := "all"
 		if p.Types != nil {
 			types = strings.Join(p.Types, ",")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.ID, p.Prefix, p.Name, p.State, p.CreatedAt, strings.Join(p.Workspaces, ","), types)
-	}
-	return t.Flush()
+		return strings.Join([]string{p.ID, p.Prefix, p.Name, p.State, p.CreatedAt, strings.Join(p.Workspaces, ","), types}, "\t")
+	})
 }
 
 func producerRotateCommand(env *operate.Env) *cobra.Command {

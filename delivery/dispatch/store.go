@@ -42,9 +42,9 @@ const (
 // positions that a process remembers, so the process must load its webhooks again. A lease is valid
 // for one table only, because a dump can be restored into a running server.
 //
-// The time is that at which the statement began, because Citus allows no other in an UPDATE. A
-// statement that must not take a lease for valid that ended while it waited locks the row before,
-// see renewLease, or calls webhook_lease, which reads the clock.
+// The time is that at which the statement began, because nothing volatile may change rows. A lease can
+// end while a statement waits. Where that matters, an earlier statement locks the row (renewLease), or
+// webhook_lease reads the clock.
 const holds = `(i.workspace_id = '*' AND i.lease_until > statement_timestamp() AND i.server_start = pg_postmaster_start_time()
 	AND i.of_table = 'webhook_instance'::regclass)`
 

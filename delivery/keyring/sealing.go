@@ -207,8 +207,8 @@ func Register(ctx context.Context, tx pgx.Tx, k *Keyring, now time.Time) error {
 // the same time. Callers that change the state take EXCLUSIVE, which waits for ROW SHARE and keeps it
 // out. A transaction that needs both takes EXCLUSIVE first.
 const (
-	// This takes ROW SHARE, and locks no row, because no fingerprint is empty. Unlike LOCK TABLE, it asks
-	// no other node of a Citus cluster, which may be down.
+	// This takes ROW SHARE, and locks no row, because no fingerprint is empty. Unlike LOCK TABLE, it
+	// concerns this database alone, wherever its tables are.
 	toMake   = `SELECT FROM secret_key WHERE workspace_id = '*' AND fingerprint = '' FOR KEY SHARE`
 	toChange = `LOCK TABLE secret_key IN EXCLUSIVE MODE`
 )

@@ -115,8 +115,8 @@ type check struct {
 // stands for a row that is not there.
 type versions map[string]bool
 
-// noted has the keys of the API's rows, so that the copy's rows can be read by them, and those that
-// the copy has besides can be found.
+// noted is a table with the keys of the API's rows. The copy's rows are read by them, and rows that
+// only the copy has are found.
 const noted = "ledgerfeed_noted"
 
 // notedIn is the column with the number of the batch.

@@ -6,5 +6,5 @@
 // API gets later becomes a column, without a new version of this program.
 //
 // Each list has a cursor, which is stored in the transaction that stores its rows. So whatever ends
-// the program, the copy is that of a moment of the list, and goes on from there.
+// the program, the copy shows the list as it was at one moment, and the next run goes on from there.
 package copying

@@ -18,6 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
+	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 )
@@ -176,7 +177,7 @@ func methodNotAllowed(w http.ResponseWriter, allowed string) error {
 
 // postEntries appends the entries of a request, or tries them out.
 func (a *API) postEntries(w http.ResponseWriter, r *http.Request) error {
-	key, err := a.cfg.Keys.Authenticate(r.Context(), bearer(r.Header.Values("Authorization")))
+	key, err := a.cfg.Keys.Authenticate(r.Context(), readapi.KeyOf(r))
 	switch {
 	case errors.Is(err, producer.ErrRefused):
 		return &problem{Status: http.StatusUnauthorized, Code: codeUnauthorized, Detail: "Send a valid producer's key in the header Authorization: Bearer <KEY>. The key is missing, unknown, revoked or replaced. API keys do not append."}
@@ -228,18 +229,6 @@ func weight(r *http.Request) int64 {
 		return MaxBody
 	}
 	return min(max(r.ContentLength, leastWeight), MaxBody)
-}
-
-// bearer reads the key of the Authorization headers; empty: there is none.
-func bearer(headers []string) string {
-	if len(headers) != 1 {
-		return ""
-	}
-	scheme, key, _ := strings.Cut(headers[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.Trim(key, " ")
 }
 
 // parameters reads the query and the header Idempotency-Key. The error is a *problem.

@@ -9,7 +9,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
-// The codes of problems. Those that the read API has mean the same there.
+// Codes of problems. A code that the read API has, too, means the same there.
 const (
 	codeInvalidEntries      = "invalid_entries"
 	codeInvalidParameter    = "invalid_parameter"
@@ -120,7 +120,7 @@ func (p *problem) Unwrap() error { return p.Cause }
 // maxFaults bounds the faults in an answer, which could be far larger than the request.
 const maxFaults = 100
 
-// invalidEntries is the answer to lines with faults, of which there are lines.
+// invalidEntries is the answer to a body in which some lines have faults. lines is how many.
 func invalidEntries(faults []fault, lines int) *problem {
 	return &problem{Status: http.StatusBadRequest, Code: codeInvalidEntries, Errors: firstOf(faults), Detail: detail(lines, "has a fault", "have faults", len(faults))}
 }

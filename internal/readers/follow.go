@@ -26,9 +26,11 @@ import (
 
 // flags are those of follow.
 type flags struct {
-	url, keyFile, since string
-	state, out, exec    string
-	once                bool
+	apiFlags
+
+	since            string
+	state, out, exec string
+	once             bool
 
 	verify          bool
 	keys, origin    string
@@ -74,8 +76,7 @@ docs/proof.md says what this proves, and what it does not.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error { return f.run(ctx, env) }),
 	}
-	c.Flags().StringVar(&f.url, "url", "", "the API's address, such as https://api.example.com (required)")
-	c.Flags().StringVar(&f.keyFile, "key-file", "", "a file with the API key (default: "+cli.KeyVariable+")")
+	f.add(c)
 	c.Flags().StringVar(&f.since, "since", "", "begin with events published at or after this date-time, such as 2026-10-01T00:00:00Z (default: the oldest event)")
 	c.Flags().StringVar(&f.state, "state", "", "keep the place in this file")
 	c.Flags().StringVar(&f.out, "out", "", "write to this file; needs --state")

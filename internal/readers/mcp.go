@@ -9,7 +9,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/agents"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/readapi/client"
 )
 
 // answerWithin is how long a question is tried again. Agents give up after a minute.
@@ -17,7 +16,7 @@ const answerWithin = 20 * time.Second
 
 // mcpCommand is ledgerfeed-reader mcp.
 func mcpCommand(env *cli.Env) *cobra.Command {
-	var url, keyFile string
+	f := &apiFlags{}
 	c := &cobra.Command{
 		Use:   "mcp",
 		Short: "Let a language model read the service: a Model Context Protocol server on standard input and output",
@@ -32,16 +31,12 @@ Each answer names the position of the log and the ids that it rests on. An answe
 would be too long is an error that says how to narrow it, never a shorter list.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error {
-			if url == "" {
+			if f.url == "" {
 				return cli.Usagef("want --url")
 			}
-			key, err := env.APIKey(keyFile)
+			api, err := f.connect(env, answerWithin)
 			if err != nil {
 				return err
-			}
-			api, err := client.New(client.Config{URL: url, Key: key, RetryFor: answerWithin, Logger: env.Logger, UserAgent: "ledgerfeed-reader"})
-			if err != nil {
-				return cli.Usagef("--url: %w", err)
 			}
 			server, err := agents.New(ctx, api, cli.ReadBuildInfo().Version)
 			if err != nil {
@@ -50,7 +45,6 @@ would be too long is an error that says how to narrow it, never a shorter list.`
 			return agents.Serve(ctx, server, env.In, env.Out)
 		}),
 	}
-	c.Flags().StringVar(&url, "url", "", "the API's address, such as https://api.example.com (required)")
-	c.Flags().StringVar(&keyFile, "key-file", "", "a file with the API key (default: "+cli.KeyVariable+")")
+	f.add(c)
 	return c
 }

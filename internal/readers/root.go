@@ -1,14 +1,16 @@
-// Package readers has the commands of those who read a service over its API: following a feed with
-// proof, keeping a copy of the lists, letting agents read it, and handing a checkpoint to a witness. None of them opens the
-// database of the service.
+// Package readers has the commands for those who read a service over its API: following a feed with
+// proof, keeping a copy of the lists, letting agents read it, and handing a checkpoint to a witness.
+// None of them opens the service's database.
 package readers
 
 import (
 	_ "embed"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/readapi/client"
 )
 
 //go:embed examples.txt
@@ -32,4 +34,25 @@ Start with:  ledgerfeed-reader follow --url https://api.example.com --key-file k
 	)
 	env.Complete(root, examples)
 	return root
+}
+
+// apiFlags say which API a command reads, and with which key.
+type apiFlags struct{ url, keyFile string }
+
+func (f *apiFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.url, "url", "", "the API's address, such as https://api.example.com (required)")
+	c.Flags().StringVar(&f.keyFile, "key-file", "", "a file with the API key (default: "+cli.KeyVariable+")")
+}
+
+// connect makes a client, which tries a request again for retryFor; 0: for its own time.
+func (f *apiFlags) connect(env *cli.Env, retryFor time.Duration) (*client.Client, error) {
+	key, err := env.APIKey(f.keyFile)
+	if err != nil {
+		return nil, err
+	}
+	api, err := client.New(client.Config{URL: f.url, Key: key, RetryFor: retryFor, Logger: env.Logger, UserAgent: "ledgerfeed-reader"})
+	if err != nil {
+		return nil, cli.Usagef("--url: %w", err)
+	}
+	return api, nil
 }

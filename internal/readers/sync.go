@@ -13,12 +13,12 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/copying"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
-	"github.com/ledgerfeed/ledgerfeed/readapi/client"
 )
 
 // syncFlags are the flags of sync.
 type syncFlags struct {
-	url, keyFile      string
+	apiFlags
+
 	to, schema        string
 	once, check, keep bool
 }
@@ -51,8 +51,7 @@ docs/guides/copy.md describes the tables and the views for reports.`,
 		Args: cli.ExactArgs(0),
 		RunE: env.Run(func(ctx context.Context, _ []string) error { return f.run(ctx, env) }),
 	}
-	c.Flags().StringVar(&f.url, "url", "", "the API's address, such as https://api.example.com (required)")
-	c.Flags().StringVar(&f.keyFile, "key-file", "", "a file with the API key (default: "+cli.KeyVariable+")")
+	f.add(c)
 	c.Flags().StringVar(&f.to, "to", "", "where the copy is: sqlite:FILE or postgres://… (required)")
 	c.Flags().StringVar(&f.schema, "schema", "", "the schema that holds the copy in PostgreSQL (default: "+copying.DefaultSchema+")")
 	c.Flags().BoolVar(&f.once, "once", false, "end when the copy has everything")
@@ -68,17 +67,13 @@ func (f *syncFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	case f.to == "":
 		return cli.Usagef("want --to sqlite:FILE or --to postgres://…")
 	}
-	key, err := env.APIKey(f.keyFile)
+	retryFor := time.Duration(0) // the client's own
+	if !f.once && !f.check {
+		retryFor = foreverTrying
+	}
+	api, err := f.connect(env, retryFor)
 	if err != nil {
 		return err
-	}
-	cfg := client.Config{URL: f.url, Key: key, Logger: env.Logger, UserAgent: "ledgerfeed-reader"}
-	if !f.once && !f.check {
-		cfg.RetryFor = foreverTrying
-	}
-	api, err := client.New(cfg)
-	if err != nil {
-		return cli.Usagef("--url: %w", err)
 	}
 	database, err := copying.Open(ctx, f.to, f.schema)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 )
 
 // scratchPattern names the directories of workbooks in the making, in the system's directory for
@@ -45,15 +44,15 @@ func lockScratch(name string) (*scratch, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == nil {
+	locked, err := tryLock(dir)
+	if locked {
 		return &scratch{name, dir}, nil
 	}
 	_ = dir.Close()
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, nil //nolint:nilnil // it is locked
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
-	return nil, fmt.Errorf("lock %s: %w", name, err)
+	return nil, nil //nolint:nilnil // another process has locked it
 }
 
 func (s *scratch) remove() {

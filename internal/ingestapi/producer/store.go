@@ -1,12 +1,10 @@
 package producer
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +25,6 @@ type StoreConfig struct {
 	Pool   pg.DB
 	Format access.Format // from FormatOf
 	Clock  func() time.Time
-	Random io.Reader // source of secrets and ids; nil: crypto/rand.Reader
 }
 
 // Store makes and changes keys. Each change is one transaction, which also adds a line to the audit
@@ -35,10 +32,7 @@ type StoreConfig struct {
 type Store struct{ cfg StoreConfig }
 
 // NewStore makes a Store.
-func NewStore(cfg StoreConfig) *Store {
-	cfg.Random = cmp.Or(cfg.Random, rand.Reader)
-	return &Store{cfg: cfg}
-}
+func NewStore(cfg StoreConfig) *Store { return &Store{cfg: cfg} }
 
 func (s *Store) now() time.Time { return s.cfg.Clock().UTC().Truncate(time.Microsecond) }
 
@@ -76,11 +70,11 @@ func (s *Store) Create(ctx context.Context, n New) (*Record, access.Secret, erro
 	if err := n.validate(); err != nil {
 		return nil, access.Secret{}, err
 	}
-	secret, err := s.cfg.Format.Generate(s.cfg.Random)
+	secret, err := s.cfg.Format.Generate(rand.Reader)
 	if err != nil {
 		return nil, access.Secret{}, err
 	}
-	id, err := uuid.NewV7FromReader(s.cfg.Random)
+	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, access.Secret{}, fmt.Errorf("make an id: %w", err)
 	}
@@ -160,7 +154,7 @@ func (s *Store) Rotate(ctx context.Context, id string, overlap time.Duration) (*
 	if overlap < 0 || overlap > access.MaxOverlap {
 		return nil, access.Secret{}, &InvalidError{"overlap", "must be 0 to 24 hours"}
 	}
-	secret, err := s.cfg.Format.Generate(s.cfg.Random)
+	secret, err := s.cfg.Format.Generate(rand.Reader)
 	if err != nil {
 		return nil, access.Secret{}, err
 	}

@@ -30,7 +30,7 @@ func aimBroker(s *Stage, _ *Plan) target {
 
 func aimRegionServer(s *Stage, _ *Plan) target {
 	t := target{detail: "PostgreSQL of the region", claims: []string{claimRegionServer}}
-	for _, p := range s.Region.Processes { // those that start just then end
+	for _, p := range s.Region.Processes { // one that is just starting ends
 		t.touches = append(t.touches, p.Name)
 	}
 	return t

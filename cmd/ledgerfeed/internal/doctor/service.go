@@ -192,7 +192,7 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	var off, failing, paused int
 	var since *time.Time
-	var ids []string // of those that fail, the longest first
+	var ids []string // of the failing webhooks; the one that has failed longest comes first
 	err = x.pool.QueryRow(ctx, `SELECT count(*) FILTER (WHERE state = 'off'), count(*) FILTER (WHERE state = 'on' AND failing_since IS NOT NULL),
 		       count(*) FILTER (WHERE state = 'paused'), min(paused_at),
 		       ARRAY(SELECT webhook_id FROM webhook WHERE state = 'on' AND failing_since IS NOT NULL ORDER BY failing_since, webhook_id LIMIT $1)

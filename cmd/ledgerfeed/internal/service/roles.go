@@ -63,7 +63,7 @@ const AdminListener = "admin"
 // start.
 func Roles() []string { return []string{RoleAPI, RoleProject, RoleDeliver, RoleConsole} }
 
-// AllRoles are Roles, and those that have to be chosen: they need another system, or let producers in.
+// AllRoles are Roles and the roles that --roles must name: they need another system, or accept entries.
 func AllRoles() []string { return append(Roles(), RoleRelay, RoleIngest, RoleIngestAPI) }
 
 // CheckRoles returns a UsageError for an unknown role, for none, or for one that lacks its
