@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery"
+	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
+	"github.com/ledgerfeed/ledgerfeed/delivery/mail"
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
@@ -127,6 +129,66 @@ func TestWorksAgain(t *testing.T) {
 	testkit.Eventually(t, func() error {
 		if m := testkit.Must(o.store.CountMissed(t.Context(), o.w.ID, o.clock.Now().Add(-time.Hour)))(t); m.Waiting != 0 {
 			return fmt.Errorf("%d wait", m.Waiting)
+		}
+		return nil
+	})
+	o.recoveryEnds()
+}
+
+// TestRecoveryAfterACrash: a process that died between a success and what follows from it left that in the
+// webhook's row, and the one that takes over does it.
+func TestRecoveryAfterACrash(t *testing.T) {
+	t.Parallel()
+	o := newOutage(t, policy.Schedule{time.Hour})
+	_, stop := o.dispatcher()
+	waiting := o.append("invoice.reversed", 2)
+	o.awaitAttempts(2)
+	stop()
+	o.exec(`UPDATE webhook SET failing_since = NULL, failures = '{"recovered":1772366400000}'`)
+	o.rc.Answer(http.StatusOK)
+	o.dispatcher()
+	last := o.append("invoice.reversed", 1)
+	if got, want := o.delivered(2, 3), slices.Concat(waiting, last); !slices.Equal(sorted(got), sorted(want)) {
+		t.Errorf("arrived %q, want %q", got, want)
+	}
+	o.recoveryEnds()
+}
+
+// recoveryEnds waits until nothing is left to recover.
+func (o *outage) recoveryEnds() {
+	testkit.Eventually(o.t, func() error {
+		var left int
+		if err := o.pool.QueryRow(o.t.Context(), `SELECT count(*) FROM webhook WHERE failures ? 'recovered'`).Scan(&left); err != nil || left != 0 {
+			return fmt.Errorf("%d webhooks are still to recover, %w", left, err)
+		}
+		return nil
+	})
+}
+
+// TestWarningIsStoredWithItsMail: as long as the mail about a failing webhook cannot be stored, the webhook
+// does not count as warned of, so that a crash loses no mail.
+func TestWarningIsStoredWithItsMail(t *testing.T) {
+	t.Parallel()
+	o := newOutage(t, policy.Schedule{30 * time.Hour})
+	o.notify("finance@example.com")
+	office := newPostOffice(t, 0)
+	o.dispatcher(func(c *dispatch.Config) { c.Mail = mail.Settings{URL: office.url, From: "billing@example.com"} })
+	o.append("invoice.reversed", 1)
+	o.awaitAttempts(1)
+	tx := testkit.Must(o.pool.Begin(t.Context()))(t)
+	defer tx.Rollback(t.Context())
+	testkit.Must(tx.Exec(t.Context(), `LOCK TABLE webhook_mail IN SHARE MODE`))(t)
+	o.clock.Advance(30 * time.Hour)
+	testkit.Eventually(t, func() error { return o.waitsFor("INSERT INTO webhook_mail") })
+	if n := o.warned(); n != 0 {
+		t.Errorf("warned %d times, and no mail can be stored", n)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, func() error {
+		if s := office.subjects(t); len(s) != 1 || o.warned() != 1 {
+			return fmt.Errorf("warned %d times, mails %q", o.warned(), s)
 		}
 		return nil
 	})

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
@@ -118,7 +120,7 @@ func TestRowsAreFoundByTheirKey(t *testing.T) {
 				return list
 			}
 			record := func(r *scheduler.Record) func() {
-				return func() { must(s.record(ctx, r, time.Now())) }
+				return func() { must(s.record(ctx, r, time.Now(), func(*pgx.Batch) {})) }
 			}
 			for _, c := range []struct {
 				name string

@@ -19,8 +19,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// changeHealth turns a webhook off or warns that it is failing. It tries again until that works or
-// ctx ends.
+// changeHealth carries out a change of a webhook's health. It tries again until that works or ctx ends.
+// What a crash leaves undone is in the webhook's row: the next failure turns it off, and the process
+// that takes over makes what is pending due.
 func (d *Dispatcher) changeHealth(ctx context.Context, c *scheduler.HealthChange) scheduler.Event {
 	for {
 		err := d.changeHealthOnce(ctx, c)
@@ -38,25 +39,39 @@ func (d *Dispatcher) changeHealthOnce(ctx context.Context, c *scheduler.HealthCh
 	if c.Change == policy.Recovered {
 		return d.recover(ctx, c)
 	}
+	if c.Change == policy.Failing { // the record has stored the mail
+		d.logHealth(ctx, "a webhook is failing", c)
+		d.mailer.SendSoon()
+		return nil
+	}
 	turnedOff := false
 	// It keeps a connection while it waits for a lock, so it does not wait long.
 	err := pg.InLimitedTx(ctx, d.store.pool, lockTimeout, func(tx pgx.Tx) (err error) {
-		if c.Change.TurnsOff() {
-			if turnedOff, err = turnOff(ctx, tx, c); err != nil || !turnedOff {
-				return err
-			}
+		if turnedOff, err = turnOff(ctx, tx, c); err != nil || !turnedOff {
+			return err
 		}
 		return d.mailer.Store(ctx, tx, notification(c, d.cfg.Settings.TurnOffAfter))
 	})
-	if err != nil {
+	if err != nil || !turnedOff {
 		return err
 	}
-	d.logHealth(ctx, c, turnedOff)
-	d.mailer.SendSoon()
-	if turnedOff {
-		return d.store.cancelOutdated(ctx, c.Key) // what one chunk did not cover
+	message := "turned off a webhook, because every attempt failed"
+	if c.Change == policy.TurnOffGone {
+		message = "turned off a webhook, because its receiver answered 410 (Gone) to two deliveries in a row"
 	}
-	return nil
+	d.logHealth(ctx, message, c)
+	d.mailer.SendSoon()
+	return d.store.cancelOutdated(ctx, c.Key) // what one chunk did not cover
+}
+
+// queueWarnings stores the mails about webhooks that are failing with the record that counts them as
+// warned of: a crash between the two would lose a mail for good.
+func (d *Dispatcher) queueWarnings(b *pgx.Batch, changes []*scheduler.HealthChange) {
+	for _, c := range changes {
+		if c.Change == policy.Failing {
+			d.mailer.Queue(b, notification(c, d.cfg.Settings.TurnOffAfter))
+		}
+	}
 }
 
 // turnOff turns a webhook off and cancels up to cancelChunk pending deliveries. It returns false if
@@ -100,16 +115,7 @@ func offReason(c policy.Change) string {
 
 // logHealth logs a change of health. It names only the host, because the rest of an address may
 // hold a token.
-func (d *Dispatcher) logHealth(ctx context.Context, c *scheduler.HealthChange, turnedOff bool) {
-	message := "a webhook is failing"
-	switch {
-	case turnedOff && c.Change == policy.TurnOffGone:
-		message = "turned off a webhook, because its receiver answered 410 (Gone) to two deliveries in a row"
-	case turnedOff:
-		message = "turned off a webhook, because every attempt failed"
-	case c.Change.TurnsOff():
-		return // the webhook was changed since the decision
-	}
+func (d *Dispatcher) logHealth(ctx context.Context, message string, c *scheduler.HealthChange) {
 	d.logger.WarnContext(ctx, message,
 		"workspace", c.Key.WorkspaceID, "webhook", c.Key.WebhookID, "host", c.Endpoint.URL.Host, "failing_since", c.Since, "error", c.Reason)
 }

@@ -98,7 +98,8 @@ func writeEach(ctx context.Context, d *Dispatcher, parts []*scheduler.Record) (f
 
 // writePart writes a part of a record and releases its webhooks.
 func (d *Dispatcher) writePart(ctx context.Context, r *scheduler.Record) error {
-	if err := d.store.record(ctx, r, d.clock()); err != nil {
+	err := d.store.record(ctx, r, d.clock(), func(b *pgx.Batch) { d.queueWarnings(b, r.Changes) })
+	if err != nil {
 		return err
 	}
 	countAttempts(d.rollups, r.Attempts)
@@ -140,11 +141,12 @@ func (d *Dispatcher) release(ctx context.Context, lease string, releases []sched
 	}
 }
 
-// record writes all parts of a record in one round trip and one transaction. Repeating it after an
+// record writes all parts of a record, and what more queues, in one round trip and one transaction.
+// Repeating it after an
 // error is safe: a first attempt that is stored already is not stored again, and a later attempt is
 // added only if the right number came before it. The error satisfies leaseIsOver if nothing was
 // written because the lease has ended or the clock is wrong, and pg.Locked if a row was locked.
-func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time) error {
+func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time, more func(*pgx.Batch)) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	b := &pgx.Batch{}
@@ -152,6 +154,7 @@ func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time) 
 	queueAttempts(b, r.Attempts, now)
 	queueCursors(b, r.Lease, r.Cursors)
 	queueHealth(b, r.Health)
+	more(b)
 	if b.Len() == 1 {
 		return nil // only releases
 	}

@@ -125,6 +125,12 @@ func (d *Dispatcher) recover(ctx context.Context, c *scheduler.HealthChange) err
 			return err
 		}
 	}
+	_, err := d.store.pool.Exec(ctx, `
+		UPDATE webhook SET failures = failures - 'recovered'
+		 WHERE workspace_id = $1 AND webhook_id = $2 AND failures -> 'recovered' = to_jsonb($3::bigint)`, r.WorkspaceID, r.WebhookID, c.At.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("note that %s has recovered: %w", r.WebhookID, err)
+	}
 	if due == 0 {
 		return nil
 	}

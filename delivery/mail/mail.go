@@ -120,14 +120,24 @@ type Notification struct {
 	Body        string
 }
 
-// Store stores a mail for each address of the workspace, in the transaction of the change that the
+// Store is Queue in a transaction.
+func (m *Mailer) Store(ctx context.Context, tx pgx.Tx, n *Notification) error {
+	b := &pgx.Batch{}
+	m.Queue(b, n)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("store a mail about webhook %s: %w", n.WebhookID, err)
+	}
+	return nil
+}
+
+// Queue stores a mail for each address of the workspace, in the transaction of the change that the
 // notification is about. It does nothing if no mail is sent or the workspace has no address. Call
 // SendSoon after the commit.
-func (m *Mailer) Store(ctx context.Context, tx pgx.Tx, n *Notification) error {
+func (m *Mailer) Queue(b *pgx.Batch, n *Notification) {
 	if m.client == nil {
-		return nil
+		return
 	}
-	_, err := tx.Exec(ctx, `
+	b.Queue(`
 		WITH mails AS MATERIALIZED (
 		    SELECT w.workspace_id, $2 || CASE WHEN t.n = 1 THEN '' ELSE '_' || t.n END, $3, $4, $5, $6::timestamptz, $6::timestamptz, t.address
 		      FROM workspace w, unnest(string_to_array(w.notify_email, ', ')) WITH ORDINALITY AS t (address, n)
@@ -136,10 +146,6 @@ func (m *Mailer) Store(ctx context.Context, tx pgx.Tx, n *Notification) error {
 		SELECT * FROM mails
 		    ON CONFLICT DO NOTHING`,
 		n.WorkspaceID, n.ID, n.WebhookID, n.Subject, n.Body, m.clock())
-	if err != nil {
-		return fmt.Errorf("store a mail about webhook %s: %w", n.WebhookID, err)
-	}
-	return nil
 }
 
 // SendSoon wakes Run, so that it does not wait for its next sweep.

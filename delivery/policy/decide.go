@@ -50,7 +50,7 @@ type Verdict struct {
 // a delivery may be Pending none the less: turning the webhook off cancels it.
 func (p Policy) Decide(h Health, a Attempted) Verdict {
 	if a.Success {
-		health, change := h.Succeeded()
+		health, change := h.Succeeded(a.Ended)
 		return Verdict{State: Succeeded, Health: health, Change: change}
 	}
 	v := Verdict{}

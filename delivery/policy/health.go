@@ -32,6 +32,10 @@ type Memory struct {
 
 	// Consecutive is how many attempts in a row have failed, up to leastConsecutive.
 	Consecutive int `json:"consecutive,omitempty"`
+
+	// Recovered is when a success led to Recovered, in Unix milliseconds, until everything that was
+	// pending is due. A process that takes over finds it here and goes on.
+	Recovered int64 `json:"recovered,omitempty"`
 }
 
 // Failure is a failed attempt.
@@ -72,11 +76,11 @@ const (
 )
 
 // Succeeded returns the health after a success, and the change that follows.
-func (h Health) Succeeded() (Health, Change) {
+func (h Health) Succeeded(ended time.Time) (Health, Change) {
 	if h.Consecutive >= leastConsecutive {
-		return Health{}, Recovered
+		return Health{Memory: Memory{Recovered: ended.UnixMilli()}}, Recovered
 	}
-	return Health{}, NoChange
+	return Health{Memory: Memory{Recovered: h.Recovered}}, NoChange
 }
 
 // Failed returns the health after a failed attempt, and the change that follows. Either of these

@@ -42,6 +42,7 @@ func (h *history) attempt(c *course, success, gone bool) {
 		}
 		return
 	}
+	before := h.health.Recovered // nothing ends a recovery here
 	v := h.policy.Decide(h.health, a)
 	h.health, c.state, c.next = v.Health, v.State, v.Next
 	if success {
@@ -50,7 +51,11 @@ func (h *history) attempt(c *course, success, gone bool) {
 			want = Recovered
 		}
 		h.failures = naive{}
-		if v.State != Succeeded || v.Change != want || !v.Health.FailingSince.IsZero() {
+		recovered := before
+		if want == Recovered {
+			recovered = h.at.UnixMilli()
+		}
+		if v.State != Succeeded || v.Change != want || !v.Health.FailingSince.IsZero() || v.Health.Recovered != recovered {
 			h.t.Fatalf("a success: %+v", v)
 		}
 		return

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 )
 
 const (
@@ -229,6 +231,8 @@ func (s *Scheduler) claimed(now time.Time, e Claimed) {
 		s.polls.mark(q)
 		if s.draining {
 			s.evict(q)
+		} else if w.Health.Recovered != 0 { // the process before ended meanwhile
+			s.emit(ChangeHealth{&HealthChange{Key: q.key, Endpoint: q.endpoint, Change: policy.Recovered, At: time.UnixMilli(w.Health.Recovered), queue: q}})
 		}
 	}
 }

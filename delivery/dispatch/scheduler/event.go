@@ -202,10 +202,10 @@ type Record struct {
 	Cursors  []CursorRecord
 	Health   []HealthRecord
 	Releases []CursorRecord // webhooks to release, with their cursors
+	Changes  []*HealthChange
 
 	attempts []*Attempt
 	evicted  []*queue
-	changes  []*HealthChange
 	queues   []*queue // the webhooks of the record, some more than once
 }
 

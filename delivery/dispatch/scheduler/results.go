@@ -89,7 +89,7 @@ func (r *results) take(lease string, now time.Time) *Record {
 	r.save, r.evicted = nil, nil
 	r.changes = slices.DeleteFunc(r.changes, func(c *HealthChange) bool {
 		if !c.queue.apart {
-			record.changes = append(record.changes, c)
+			record.Changes = append(record.Changes, c)
 			record.queues = append(record.queues, c.queue)
 		}
 		return !c.queue.apart
@@ -191,7 +191,7 @@ func (s *Scheduler) recorded(now time.Time, e Recorded) {
 		s.enqueue(now, q)
 		s.releaseIfDone(q)
 	}
-	for _, c := range r.changes {
+	for _, c := range r.Changes {
 		s.emit(ChangeHealth{c})
 	}
 	s.released(r.evicted)
@@ -218,9 +218,9 @@ func (r *Record) Split() []*Record {
 		p := byKey[q.key]
 		p.evicted, p.Releases = append(p.evicted, q), append(p.Releases, r.Releases[i])
 	}
-	for _, c := range r.changes {
-		p := byKey[c.queue.key]
-		p.changes = append(p.changes, c)
+	for _, c := range r.Changes {
+		p := byKey[c.Key]
+		p.Changes = append(p.Changes, c)
 	}
 	for _, c := range r.Cursors {
 		p := byKey[c.Key]
@@ -244,7 +244,7 @@ func (r *Record) without(parts []*Record) {
 	for _, p := range parts {
 		q := p.queues[0]
 		r.attempts = slices.DeleteFunc(r.attempts, func(a *Attempt) bool { return a.queue == q })
-		r.changes = slices.DeleteFunc(r.changes, func(c *HealthChange) bool { return c.queue == q })
+		r.Changes = slices.DeleteFunc(r.Changes, func(c *HealthChange) bool { return c.queue == q })
 		r.evicted = slices.DeleteFunc(r.evicted, func(e *queue) bool { return e == q })
 	}
 }

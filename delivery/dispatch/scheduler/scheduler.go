@@ -129,6 +129,9 @@ func (s *Scheduler) apply(now time.Time, e Event) {
 	case HealthChanged:
 		if c := e.Change; (c.Change.TurnsOff() || c.Change == policy.Recovered) && !c.queue.evict.lost {
 			s.polls.mark(c.queue) // it is off now, unless somebody changed it first, or more is due
+			if c.Change == policy.Recovered && c.queue.health.Recovered == c.At.UnixMilli() {
+				c.queue.health.Recovered = 0
+			}
 		}
 	case LeaseTaken:
 		s.lease, s.leaseFrom, s.taking = e.Lease, e.At, false

@@ -19,6 +19,7 @@ type bench struct {
 	now     time.Time
 	started []*Attempt
 	records []*Record
+	changes []*HealthChange
 }
 
 func newBench(change func(*Config)) *bench {
@@ -39,6 +40,8 @@ func (b *bench) step(events ...Event) {
 				b.started = append(b.started, e.Attempt)
 			case *Record:
 				b.records = append(b.records, e)
+			case ChangeHealth:
+				b.changes = append(b.changes, e.Change)
 			case *Poll:
 				answer := Polled{Poll: e, Results: make([]PollResult, len(e.Requests))}
 				for i, r := range e.Requests {
@@ -363,5 +366,24 @@ func TestTheRestIsClaimedAtOnce(t *testing.T) {
 	}
 	if third := claimIn(s.Step(start, Claimed{Claim: second})); third != nil {
 		t.Errorf("%+v is claimed when nothing is left", third)
+	}
+}
+
+// A process that takes over a webhook goes on with a recovery that a crash has ended, once.
+func TestRecoveryOfADeadProcess(t *testing.T) {
+	t.Parallel()
+	b := newBench(func(*Config) {})
+	b.hold("well", nil)
+	q := b.hold("recovered", func(w *Loaded) { w.Health.Recovered = start.UnixMilli() })
+	if len(b.changes) != 1 || b.changes[0].Key.WebhookID != "recovered" || b.changes[0].Change != policy.Recovered || !b.changes[0].At.Equal(start) {
+		t.Fatalf("%+v", b.changes)
+	}
+	b.step(HealthChanged{&HealthChange{Change: policy.Recovered, At: start.Add(-time.Hour), queue: q}})
+	if q.health.Recovered == 0 {
+		t.Error("the end of an earlier recovery ended this one")
+	}
+	b.step(HealthChanged{b.changes[0]})
+	if q.health.Recovered != 0 {
+		t.Errorf("still to be recovered since %d", q.health.Recovered)
 	}
 }
