@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
 
 // Recovery is what Recover sends, or would send: the deliveries of events that were published at or
@@ -46,7 +47,7 @@ func (s *Store) recovery(ctx context.Context, tx pgx.Tx, webhookID string, since
 	case since.After(now):
 		return nil, nil, nil, &SinceError{"the time is in the future"}
 	case since.Before(now.Add(-s.cfg.Settings.Retention)):
-		return nil, nil, nil, &SinceError{"deliveries are kept for " + dispatch.Days(s.cfg.Settings.Retention)}
+		return nil, nil, nil, &SinceError{"deliveries are kept for " + timespan.Text(s.cfg.Settings.Retention)}
 	case until != nil && !until.After(since):
 		return nil, nil, nil, &SinceError{"the end is not after the start"}
 	}

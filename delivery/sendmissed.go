@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
 
 // Missed is what "Send missed" sends, or would send.
@@ -45,7 +46,7 @@ func missedRange(ctx context.Context, s *Store, tx pgx.Tx, webhookID string, m *
 	case m.Since.After(now):
 		return nil, nil, &SinceError{"the time is in the future"}
 	case m.Since.Before(now.Add(-s.cfg.Settings.Retention)):
-		return nil, nil, &SinceError{"missed events can be sent for the last " + dispatch.Days(s.cfg.Settings.Retention)}
+		return nil, nil, &SinceError{"missed events can be sent for the last " + timespan.Text(s.cfg.Settings.Retention)}
 	}
 	r = &dispatch.Missed{WebhookID: webhookID}
 	if r.WorkspaceID, err = workspaceOf(ctx, tx, webhookID); err != nil {

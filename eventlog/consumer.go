@@ -136,7 +136,7 @@ func (c *consumer) topic() Topic {
 	if c.after == "" {
 		return TopicAppended
 	}
-	return topicMoved(c.after)
+	return TopicProjected // every other consumer comes after the read models
 }
 
 // sweep marks every workspace that is behind and may be tried. The first one gives quarantined
@@ -391,8 +391,8 @@ func (c *consumer) handle(ctx context.Context, claim *Claim, ids []string, how c
 		}
 	}
 	c.dirty.done(ids, func(id string) claiming { return next[id] })
-	if len(moved) > 0 && c.after == "" { // nothing waits for a consumer that comes after another
-		c.cfg.Notifier.Notify(topicMoved(c.consumer), moved...)
+	if c.consumer == ReadModels { // nothing waits for others
+		c.cfg.Notifier.Notify(TopicProjected, moved...)
 	}
 	return full
 }

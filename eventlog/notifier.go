@@ -2,12 +2,10 @@ package eventlog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,15 +29,6 @@ const (
 
 func topics() []Topic { return []Topic{TopicAppended, TopicProjected} }
 
-// topicMoved returns the topic of moves of a consumer's checkpoints. Only the topic of the read
-// models has subscribers.
-func topicMoved(consumer string) Topic {
-	if consumer == ReadModels {
-		return TopicProjected
-	}
-	return Topic("ledgerfeed_" + consumer)
-}
-
 // NotifyFunc is called after a commit with the workspaces that changed, such as [Notifier.Notify].
 // It must not block.
 type NotifyFunc func(topic Topic, workspaceIDs ...string)
@@ -62,7 +51,7 @@ type Notifier struct {
 	peers    peers       // the other processes that project
 
 	sent, received, interrupted atomic.Uint64 // see NotifierStats
-	listening                   listener      // unused if deaf
+	listening                   atomic.Pointer[Listening]
 
 	mu            sync.Mutex
 	subscriptions map[Topic]map[*Subscription]struct{}
@@ -75,7 +64,7 @@ type Notifier struct {
 // NewNotifier makes a Notifier. Without Run it does not hear of other processes, but still notifies
 // them.
 func NewNotifier(pool pg.DB, logger *slog.Logger) *Notifier {
-	return &Notifier{
+	n := &Notifier{
 		pool:          pool,
 		logger:        logger,
 		self:          uuid.NewString(),
@@ -83,6 +72,8 @@ func NewNotifier(pool pg.DB, logger *slog.Logger) *Notifier {
 		unsent:        map[Topic]map[string]struct{}{},
 		followSweep:   followSweep,
 	}
+	n.listening.Store(&Listening{Reason: "not connected yet"})
+	return n
 }
 
 // ListenAt makes the Notifier listen on a direct connection. It is for a pool that goes through a
@@ -90,14 +81,13 @@ func NewNotifier(pool pg.DB, logger *slog.Logger) *Notifier {
 // and sweeps find the changes of other processes. Call it before Run.
 func (n *Notifier) ListenAt(direct *pgx.ConnConfig) { n.direct, n.deaf = direct, direct == nil }
 
-// Ways returns how this process hears of the changes of others. If no way is connected, sweeps find
-// these changes. It may be called at any time after ListenAt.
-func (n *Notifier) Ways() []Way {
-	list := []Way{}
-	if !n.deaf {
-		list = append(list, n.listening.state(WayListen))
+// Listening returns whether this process hears of the changes of others; nil: it does not listen.
+// Otherwise sweeps find these changes. It may be called at any time after ListenAt.
+func (n *Notifier) Listening() *Listening {
+	if n.deaf {
+		return nil
 	}
-	return list
+	return n.listening.Load()
 }
 
 // NotifierStats counts notifications between processes since the start.
@@ -213,9 +203,6 @@ func (n *Notifier) Notify(topic Topic, workspaceIDs ...string) {
 		return
 	}
 	n.notifyLocal(topic, workspaceIDs, true, false)
-	if !slices.Contains(topics(), topic) {
-		return // nobody elsewhere subscribes to it
-	}
 	n.mu.Lock()
 	if n.unsent[topic] == nil {
 		n.unsent[topic] = map[string]struct{}{}
@@ -251,16 +238,13 @@ const (
 
 // Run receives the notifications of other processes until ctx ends.
 func (n *Notifier) Run(ctx context.Context) error {
-	var group sync.WaitGroup
 	if !n.deaf {
 		cfg := n.direct
 		if cfg == nil {
 			cfg = pg.ConfigOf(n.pool)
 		}
-		n.listening.cfg = cfg
-		group.Go(func() { n.listen(ctx, &n.listening) })
+		n.listen(ctx, cfg)
 	}
-	group.Wait()
 	<-ctx.Done() // also if nothing can be received
 	return nil
 }
@@ -310,7 +294,7 @@ func (n *Notifier) send() {
 	}
 }
 
-// projecting follows the id of a sender that projects. Older versions take it for a part of the id.
+// projecting follows the id of a sender that projects.
 const projecting = "+"
 
 // sender returns the name of this process in payloads.
@@ -376,17 +360,17 @@ func notifyInTx(ctx context.Context, tx pgx.Tx, topic Topic, workspaceID string)
 }
 
 // listen receives PostgreSQL's notifications until ctx ends. An interruption is logged once.
-func (n *Notifier) listen(ctx context.Context, l *listener) {
+func (n *Notifier) listen(ctx context.Context, cfg *pgx.ConnConfig) {
 	for told := false; ctx.Err() == nil; {
-		heard, err := n.listenOnce(ctx, l)
+		heard, err := n.listenOnce(ctx, cfg)
 		if ctx.Err() != nil {
 			return
 		}
 		n.interrupted.Add(1)
-		l.set(errNoListening) // err may contain the database's address, which only the log may show
+		n.listening.Store(&Listening{Reason: "the connection that listens is lost, or cannot be opened"}) // err may contain the database's address, which only the log may show
 		if heard || !told {
 			n.logger.WarnContext(ctx, "cannot receive notifications of other processes; their changes are found by sweeps until it can",
-				"by", WayListen, "error", err, "retried_every", retryPause)
+				"error", err, "retried_every", retryPause)
 		}
 		told = true
 		if !flow.Sleep(ctx, retryPause) {
@@ -395,16 +379,14 @@ func (n *Notifier) listen(ctx context.Context, l *listener) {
 	}
 }
 
-var errNoListening = errors.New("the connection that listens is lost, or cannot be opened")
-
 // closeTimeout bounds how long a connection that is no longer needed may take to
 // close.
 const closeTimeout = time.Second
 
 // listenOnce receives notifications until the connection is lost. heard reports whether there was a
 // connection that listened.
-func (n *Notifier) listenOnce(ctx context.Context, l *listener) (heard bool, err error) {
-	conn, err := pgx.ConnectConfig(ctx, l.cfg)
+func (n *Notifier) listenOnce(ctx context.Context, cfg *pgx.ConnConfig) (heard bool, err error) {
+	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return false, fmt.Errorf("connect: %w", err)
 	}
@@ -418,7 +400,7 @@ func (n *Notifier) listenOnce(ctx context.Context, l *listener) (heard bool, err
 			return false, fmt.Errorf("listen: %w", err)
 		}
 	}
-	l.set(nil)
+	n.listening.Store(&Listening{Connected: true})
 	n.notifyAll()
 	for {
 		received, err := conn.WaitForNotification(ctx)
@@ -429,48 +411,10 @@ func (n *Notifier) listenOnce(ctx context.Context, l *listener) (heard bool, err
 	}
 }
 
-// Way is one way in which a process hears of the changes of others.
-type Way struct {
-	By        string `json:"by"` // WayListen
+// Listening is the state of the connection on which notifications are received.
+type Listening struct {
 	Connected bool   `json:"connected"`
 	Reason    string `json:"reason,omitempty"` // why it is not connected
-}
-
-// WayListen is PostgreSQL's LISTEN.
-const WayListen = "postgresql"
-
-var errNotYet = errors.New("not connected yet")
-
-// way is the state of a Way.
-type way struct {
-	mu        sync.Mutex
-	connected bool
-	reason    error
-}
-
-// set sets why the way is not connected; nil: it is connected.
-func (w *way) set(reason error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.connected, w.reason = reason == nil, reason
-}
-
-func (w *way) state(by string) Way {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.connected:
-		return Way{By: by, Connected: true}
-	case w.reason == nil:
-		return Way{By: by, Reason: errNotYet.Error()}
-	}
-	return Way{By: by, Reason: w.reason.Error()}
-}
-
-// listener is a connection on which notifications are received.
-type listener struct {
-	way
-	cfg *pgx.ConnConfig
 }
 
 // All processes that project hear of an append at the same moment. Without an order among them, the

@@ -62,14 +62,12 @@ func (p *process) run(t *testing.T) {
 	}
 }
 
-// connected waits until the notifier hears of others in all of its ways.
+// connected waits until the notifier hears of others.
 func (p *process) connected(t *testing.T) {
 	t.Helper()
 	testkit.Eventually(t, func() error {
-		for _, w := range p.notifier.Ways() {
-			if !w.Connected {
-				return fmt.Errorf("%+v", w)
-			}
+		if l := p.notifier.Listening(); !l.Connected {
+			return fmt.Errorf("%+v", l)
 		}
 		return nil
 	})

@@ -130,8 +130,8 @@ func (q *Quarantine) Skip(ctx context.Context, workspaceID, reason string) (Skip
 	if err != nil {
 		return Skip{}, err
 	}
-	q.notify(TopicProjected, workspaceID) // consumers that come after the read models listen to it
-	q.notify(TopicAppended, workspaceID)
+	q.notify(TopicProjected, workspaceID) // for a consumer that comes after the read models
+	q.notify(TopicAppended, workspaceID)  // for the read models
 	return s, nil
 }
 

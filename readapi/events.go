@@ -2,13 +2,13 @@ package readapi
 
 import (
 	"strconv"
-	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
+	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
@@ -49,7 +49,7 @@ func answerEvents(q *request) error {
 	}
 	if page.Missed {
 		return answer.WrongCursor(answer.CodeEventsMissed, "is too old: the event that follows it was published more than "+
-			formatSpan(q.api.cfg.Retention)+" ago and is no longer kept, so events have been missed; start again with created_since")
+			timespan.Text(q.api.cfg.Retention)+" ago and is no longer kept, so events have been missed; start again with created_since")
 	}
 	body := q.api.answers.Buffer()
 	defer q.api.answers.Release(body)
@@ -115,15 +115,6 @@ func findIndex(q *request, query *eventlog.FeedQuery, page *eventlog.FeedPage) e
 		q.out.EventIndex = index
 	}
 	return nil
-}
-
-// formatSpan is a time span in whole days, or as Go writes it.
-func formatSpan(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d%day == 0 && d > day {
-		return strconv.Itoa(int(d/day)) + " days"
-	}
-	return d.String()
 }
 
 // answerEvent answers with one event.

@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
 
 // changeHealth carries out a change of a webhook's health. It tries again until that works or ctx ends.
@@ -124,7 +125,7 @@ func (d *Dispatcher) logHealth(ctx context.Context, message string, c *scheduler
 // "Webhooks").
 func notification(c *scheduler.HealthChange, turnOffAfter time.Duration) *mail.Notification {
 	var subject, what, next string
-	after := Days(turnOffAfter)
+	after := timespan.Text(turnOffAfter)
 	label := shorten(attempt.Label(c.Endpoint.Name, c.Endpoint.Address))
 	switch c.Change {
 	case policy.TurnOff:
@@ -170,23 +171,6 @@ func shorten(label string) string {
 		return string(r[:longestLabel-1]) + "…"
 	}
 	return label
-}
-
-// Days writes a duration in the largest unit that divides it evenly: "3 days", "1 hour", "90
-// seconds".
-func Days(d time.Duration) string {
-	for _, u := range []struct {
-		size time.Duration
-		name string
-	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
-		if n := d / u.size; d%u.size == 0 && n > 0 {
-			if n == 1 {
-				return "1 " + u.name
-			}
-			return fmt.Sprintf("%d %ss", n, u.name)
-		}
-	}
-	return d.String()
 }
 
 // indent indents a receiver's response to set it apart from our own text, and replaces control

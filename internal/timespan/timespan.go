@@ -1,5 +1,4 @@
-// Package timespan reads lengths of time as people write them: as Go does, and with
-// days.
+// Package timespan reads and writes lengths of time as people do: as Go does, and with days.
 package timespan
 
 import (
@@ -8,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
 
 const day = 24 * time.Hour
@@ -35,6 +36,20 @@ func Parse(text string) (time.Duration, error) {
 		return 0, formError(text)
 	}
 	return span + more, nil
+}
+
+// Text writes a length of time in the largest unit that divides it evenly: "3 days", "1 hour", "90
+// seconds".
+func Text(d time.Duration) string {
+	for _, u := range []struct {
+		size      time.Duration
+		one, many string
+	}{{day, "day", "days"}, {time.Hour, "hour", "hours"}, {time.Minute, "minute", "minutes"}, {time.Second, "second", "seconds"}} {
+		if n := int64(d / u.size); d%u.size == 0 && n > 0 {
+			return plural.Of(n, u.one, u.many)
+		}
+	}
+	return d.String()
 }
 
 func formError(text string) error {

@@ -55,3 +55,15 @@ func TestFlag(t *testing.T) {
 		t.Error("later was accepted")
 	}
 }
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	for span, want := range map[time.Duration]string{
+		72 * time.Hour: "3 days", 24 * time.Hour: "1 day", 36 * time.Hour: "36 hours", time.Hour: "1 hour", 90 * time.Second: "90 seconds",
+		1500 * time.Millisecond: "1.5s", 0: "0s", -time.Hour: "-1h0m0s",
+	} {
+		if got := Text(span); got != want {
+			t.Errorf("%d: %q, want %q", span, got, want)
+		}
+	}
+}

@@ -19,7 +19,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
-	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/cell"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
@@ -475,14 +474,12 @@ func (c *Cells) readiness(ctx context.Context, role string) Readiness {
 		wait.Go(func() { each[i] = s.readiness(ctx, role) })
 	}
 	wait.Wait()
-	all := Readiness{Reasons: []Unready{}, Notifications: []eventlog.Way{}}
+	all := Readiness{Reasons: []Unready{}}
 	for i := range each {
 		all.Ready = all.Ready || each[i].Ready
 		all.Reasons = append(all.Reasons, each[i].Reasons...)
 		all.Connections.add(each[i].Connections)
-		if len(all.Notifications) == 0 {
-			all.Notifications = append(all.Notifications, each[i].Notifications...)
-		}
+		all.Notifications = cmp.Or(all.Notifications, each[i].Notifications)
 	}
 	all.Ready = all.Ready && c.host.ready.Load()
 	return all

@@ -231,7 +231,7 @@ func prepareNotifier(ctx context.Context, s *Service) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(s.notifier.Ways()) == 0 {
+	if s.notifier.Listening() == nil {
 		s.env.Logger.WarnContext(ctx, "the pooler passes no notifications on, and LEDGERFEED_LISTEN_DATABASE_URL is not set: this process finds the changes of others by sweeps, after about a second")
 	}
 	return nil

@@ -68,9 +68,9 @@ type Readiness struct {
 	Connections PoolUse        `json:"connections"`        // to the database
 	Standbys    *standby.State `json:"standbys,omitempty"` // that are read from; when they are not, the process is ready all the same
 
-	// Notifications are the ways by which the process hears of the changes of others. Without
-	// one it works all the same, by sweeps.
-	Notifications []eventlog.Way `json:"notifications"`
+	// Notifications tells whether the process hears of the changes of others; nil: it does not listen.
+	// Without them it works all the same, by sweeps.
+	Notifications *eventlog.Listening `json:"notifications"`
 }
 
 // readiness tells whether every role can do its work, or one of them, and if not, why.
@@ -95,9 +95,8 @@ func (s *Service) readiness(ctx context.Context, role string) Readiness {
 		state := s.connections.standbys.State()
 		is.Standbys = &state
 	}
-	is.Notifications = []eventlog.Way{}
 	if s.ready.Load() { // before, it may not have a notifier
-		is.Notifications = s.notifier.Ways()
+		is.Notifications = s.notifier.Listening()
 	}
 	return is
 }
