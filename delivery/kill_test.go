@@ -191,8 +191,8 @@ func total(list []*testkit.Receiver) (n int) {
 // TestTakenOverWithinTheLease kills one of two and one of four processes, which had renewed
 // its lease, and appends an event for every webhook. The others leave the dead one's webhooks
 // alone while its lease lasts, which is three quarters of the configured one. They have taken
-// them over before any of them renews its own lease, an eighth of that, for the second time
-// after that.
+// them over before any of them renews its own lease, an eighth of that, for the third time
+// after that: by then the configured time is over.
 func TestTakenOverWithinTheLease(t *testing.T) {
 	t.Parallel()
 	const spaces = 12
@@ -286,7 +286,7 @@ func (b *bench) takenOver(e estate) {
 				renewals[name]++
 			}
 			ends[name] = until[i]
-			if held > 0 && renewals[name] > 1 {
+			if held > 0 && renewals[name] > 2 {
 				b.t.Fatalf("%d webhooks are still the dead process's, and another one has renewed its lease %d times since", held, renewals[name])
 			}
 		}
