@@ -81,6 +81,7 @@ func TestMistakes(t *testing.T) {
 		"nobody at the address":       {"DATABASE_URL=postgres://me:hunter2@127.0.0.1:1/x", "status", failed, "cannot connect to the database x at 127.0.0.1:1 as me, which DATABASE_URL names: connection refused"},
 		"an @ in the password":        {"DATABASE_URL=postgres://me:a@hunter2@127.0.0.1:1/x", "serve", failed, "DATABASE_URL has an @ too many before its host: percent-encode"},
 		"nobody at the outbox":        {"LEDGERFEED_INGEST_URL=postgres://me:hunter2@127.0.0.1:1/shop", "ingest dead list", failed, "cannot connect to the database shop at 127.0.0.1:1 as me, which LEDGERFEED_INGEST_URL names: connection refused; check that PostgreSQL runs there"},
+		"nobody at one in MySQL":      {"LEDGERFEED_INGEST_URL=mysql://me:hunter2@127.0.0.1:1/shop", "ingest dead list", failed, "cannot connect to the database shop at 127.0.0.1:1 as me, which LEDGERFEED_INGEST_URL names: connection refused; check that MySQL or MariaDB runs there"},
 		"nobody at the broker":        {"LEDGERFEED_INGEST_URL=nats://me:hunter2@127.0.0.1:1", "ingest dead list", failed, "there is no connection to the message broker at 127.0.0.1:1, which LEDGERFEED_INGEST_URL names: "},
 		"another database":            {"DATABASE_URL=" + other.String(), "serve", failed, `which DATABASE_URL names: database "absent" does not exist`},
 		"no database yet":             {"DATABASE_URL=", "status", failed, "there is no database in "},

@@ -4,11 +4,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
+	"github.com/ledgerfeed/ledgerfeed/internal/testkit/mariadb"
 )
 
 // TestOutboxLanguages runs the guide's example of each language on the sample product.
@@ -56,6 +59,49 @@ func TestOutboxLanguages(t *testing.T) {
 			same := testkit.Must(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 			if !slices.Equal(same, []string{payload}) {
 				t.Errorf("the message is\n%s\nand the mapping says\n%s", payload, same)
+			}
+		})
+	}
+}
+
+// TestOutboxLanguagesOfMariaDB runs the guide's example of each language on a table of invoices in
+// MariaDB.
+func TestOutboxLanguagesOfMariaDB(t *testing.T) {
+	t.Parallel()
+	const folder = "../../docs/guides/outbox/"
+	server := mariadb.Start(t)
+	for language, run := range map[string][]string{
+		"ruby":   {"ruby", folder + "mysql.rb"},
+		"php":    {"php", folder + "mysql.php"},
+		"python": {"/usr/bin/python3", folder + "mysql.py"},
+		"java":   {"java", "-cp", "/usr/share/java/mariadb-java-client.jar", folder + "Mysql.java"},
+	} {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			testkit.Must(server.Open("").ExecContext(t.Context(), "CREATE DATABASE "+language))(t)
+			db := server.Open(language)
+			testkit.Must(db.ExecContext(t.Context(), `CREATE TABLE invoices (id INT PRIMARY KEY, paid_at TIMESTAMP NULL) ENGINE = InnoDB; INSERT INTO invoices VALUES (2, NULL);`+
+				string(testkit.Must(os.ReadFile(folder+"mysql.sql"))(t))))(t)
+			c := exec.CommandContext(t.Context(), run[0], run[1:]...)
+			c.Env = append(os.Environ(), "SHOP_SOCKET="+server.Socket(), "SHOP_DATABASE="+language,
+				fmt.Sprintf("SHOP_DSN=unix_socket=%s;dbname=%s", server.Socket(), language),
+				fmt.Sprintf("SHOP_JDBC=jdbc:mariadb://%s/%s?user=root&useSsl=true&serverSslCert=%s", server.Host, language, server.CA))
+			if out, err := c.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			var (
+				paid    bool
+				payload string
+				got     any
+			)
+			testkit.Must(0, db.QueryRowContext(t.Context(), `SELECT paid_at IS NOT NULL, payload FROM invoices, watermill_ledgerfeed`).Scan(&paid, &payload))(t)
+			testkit.Must(0, json.Unmarshal([]byte(payload), &got))(t)
+			want := map[string]any{
+				"workspace_id": "acme", "id": "in_2_paid", "type": "invoice.paid",
+				"data": map[string]any{"invoice_id": "in_2", "invoice_number": "2026-002", "client_id": "cl_2"},
+			}
+			if !paid || !reflect.DeepEqual(got, want) {
+				t.Errorf("paid: %t; the message is %s", paid, payload)
 			}
 		})
 	}

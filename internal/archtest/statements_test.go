@@ -106,6 +106,7 @@ func withoutWorkspace() map[string]string {
 		"delivery/dispatch/dispatcher.go: forgetTraces":                  byAge,
 		"delivery/mail/mail.go: keepUnsent":                              byAge,
 		"internal/ingest/deadletters.go: Settle":                         "a table of the producer's",
+		"internal/ingest/mysql.go: Settle":                               "a table of the producer's",
 		"internal/console/sample/sample.go: makeRequests":                sample,
 		"internal/console/sample/sample.go: makeWebhooks":                sample,
 		"internal/rollup/write.go: RemoveOld":                            byAge,

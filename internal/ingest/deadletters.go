@@ -56,8 +56,8 @@ type DeadLetters interface {
 	Settle(ctx context.Context, gone []LetterID, changed []Letter) error
 }
 
-// LetterID is where a letter is: its transaction and offset in an outbox, or 0 and its sequence in a
-// stream.
+// LetterID is where a letter is: its transaction and offset in PostgreSQL, or 0 and its offset in MySQL
+// or its sequence in a stream.
 type LetterID [2]uint64
 
 func (id LetterID) String() string {
@@ -81,7 +81,7 @@ func ParseLetterID(text string) (LetterID, error) {
 	a, err := strconv.ParseUint(first, 10, 63)
 	b, errB := strconv.ParseUint(second, 10, 63)
 	if err != nil || errB != nil || b == 0 {
-		return LetterID{}, fmt.Errorf("%q is no dead letter: want an id as ledgerfeed ingest dead list shows it, such as 7431-12 of an outbox or 12 of a stream", text)
+		return LetterID{}, fmt.Errorf("%q is no dead letter: want an id as ledgerfeed ingest dead list shows it, such as 7431-12 of an outbox in PostgreSQL, or 12", text)
 	}
 	return LetterID{a, b}, nil
 }
@@ -234,6 +234,18 @@ func (s *OutboxSource) letters(ctx context.Context, which string, args ...any) (
 		return nil, s.deadError("read", err)
 	}
 	defer rows.Close()
+	list, err = outboxLetters(rows)
+	return list, s.deadError("read", err)
+}
+
+// outboxLetters reads letters of an outbox until there are enough for the memory: their ids, times, UUIDs,
+// payloads and metadata.
+func outboxLetters(rows interface {
+	Next() bool
+	Scan(into ...any) error
+	Err() error
+},
+) (list []Letter, err error) {
 	for bytes := 0; bytes < batchBytes && rows.Next(); {
 		var (
 			l                 Letter
@@ -242,7 +254,7 @@ func (s *OutboxSource) letters(ctx context.Context, which string, args ...any) (
 			of                map[string]string
 		)
 		if err := rows.Scan(&l.ID[0], &l.ID[1], &l.At, &uuid, &payload, &metadata); err != nil {
-			return nil, s.deadError("read", err)
+			return nil, err
 		}
 		_ = json.Unmarshal(metadata, &of) // a letter in another form has no reason
 		l.Reason, l.Cut = of[MetadataReason], of[MetadataCut]
@@ -254,8 +266,15 @@ func (s *OutboxSource) letters(ctx context.Context, which string, args ...any) (
 		}
 		list, bytes = append(list, l), bytes+len(payload)+len(metadata)
 	}
-	rows.Close()
-	return list, s.deadError("read", rows.Err())
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// metadata is the column of this name of a letter of an outbox.
+func (l *Letter) metadata() ([]byte, error) {
+	return json.Marshal((&Dead{&l.Message, l.Reason}).Letter().Metadata) //nolint:wrapcheck // strings alone
 }
 
 // Settle is of DeadLetters. It does all or nothing.
@@ -266,7 +285,7 @@ func (s *OutboxSource) Settle(ctx context.Context, gone []LetterID, changed []Le
 	}
 	for i := range changed {
 		l := &changed[i]
-		metadata, err := json.Marshal((&Dead{&l.Message, l.Reason}).Letter().Metadata)
+		metadata, err := l.metadata()
 		if err != nil {
 			return s.deadError("change", err)
 		}

@@ -329,7 +329,8 @@ func TestASourceThatIsAway(t *testing.T) {
 	t.Parallel()
 	stream := testkit.Must(ingest.OpenStream(ingest.StreamConfig{Target: testkit.Must(bus.ParseTarget("nats://u:hunter2@127.0.0.1:1/"))(t), Bus: bus.Config{Name: "test", Logger: testkit.Discard()}}))(t)
 	outbox := testkit.Must(ingest.OpenOutbox(t.Context(), testkit.Must(ingest.ParseTarget("postgres://u:hunter2@127.0.0.1:1/shop"))(t), testkit.Discard()))(t)
-	for want, source := range map[string]ingest.Source{"LEDGERFEED/ledgerfeed": stream, "127.0.0.1/shop/watermill_ledgerfeed": outbox} {
+	another := testkit.Must(ingest.OpenOutbox(t.Context(), testkit.Must(ingest.ParseTarget("mysql://u:hunter2@127.0.0.1:1/crm"))(t), testkit.Discard()))(t)
+	for want, source := range map[string]ingest.Source{"LEDGERFEED/ledgerfeed": stream, "127.0.0.1/shop/watermill_ledgerfeed": outbox, "127.0.0.1:1/crm/watermill_ledgerfeed": another} {
 		t.Cleanup(source.Close)
 		if _, err := source.Waiting(t.Context()); source.Name() != want || err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", source.Name(), err)

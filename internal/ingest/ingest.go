@@ -623,7 +623,7 @@ func (p *position) hold(ctx context.Context) (sequence uint64, created time.Time
 	return uint64(at), created, true, nil
 }
 
-var errOvertaken = errors.New("another process has read the stream meanwhile")
+var errOvertaken = errors.New("another process has read the source meanwhile")
 
 // move advances the sequence without waiting for the disk. If a server crash loses that, messages
 // that the log already has are read again and skipped.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,12 +23,48 @@ func TestMain(m *testing.M) {
 	if natscluster.Serve() {
 		os.Exit(0)
 	}
+	if text, is := os.LookupEnv(ingestVariable); is {
+		ingestUntilKilled(text)
+	}
 	testkit.Main(m, migrations.Up)
+}
+
+// ingestVariable tells a child process the addresses of an outbox and of a log, with a space between.
+const ingestVariable = "LEDGERFEED_TEST_INGEST"
+
+// ingestUntilKilled ingests in a process of its own.
+func ingestUntilKilled(text string) {
+	ctx := context.Background()
+	from, into, _ := strings.Cut(text, " ")
+	target, err := ingest.ParseTarget(from)
+	var (
+		source ingest.Source
+		pool   *pgxpool.Pool
+		log    *eventlog.Log
+		i      *ingest.Ingest
+	)
+	if err == nil {
+		source, err = ingest.OpenOutbox(ctx, target, testkit.Discard())
+	}
+	if err == nil {
+		pool, err = pgxpool.New(ctx, into)
+	}
+	if err == nil {
+		log, err = eventlog.New(eventlog.Config{Pool: pool, Clock: time.Now})
+	}
+	if err == nil {
+		i, err = ingest.New(ingest.Config{Source: source, CreateWorkspaces: true, Log: log, Logger: testkit.Discard(), Clock: time.Now})
+	}
+	if err == nil {
+		err = i.Run(ctx)
+	}
+	panic(err)
 }
 
 // installation is a log that is ingested into.
 type installation struct {
 	t       *testing.T
+	url     string // of its database
 	pool    testkit.DB
 	log     *eventlog.Log
 	logged  *testkit.Buffer
@@ -38,12 +75,13 @@ type installation struct {
 
 func install(t *testing.T) *installation {
 	t.Helper()
-	cfg := testkit.Must(pgxpool.ParseConfig(testkit.NewDatabase(t)))(t)
+	url := testkit.NewDatabase(t)
+	cfg := testkit.Must(pgxpool.ParseConfig(url))(t)
 	cfg.MaxConns = 12
 	pool := testkit.Must(pgxpool.NewWithConfig(context.Background(), cfg))(t)
 	t.Cleanup(pool.Close)
 	return &installation{
-		t: t, pool: pool, logged: &testkit.Buffer{}, metrics: prometheus.NewRegistry(),
+		t: t, url: url, pool: pool, logged: &testkit.Buffer{}, metrics: prometheus.NewRegistry(),
 		log: testkit.Must(eventlog.New(eventlog.Config{Pool: pool, Clock: time.Now}))(t),
 	}
 }

@@ -1,7 +1,7 @@
-// This file is a Source that reads an outbox table in a producer's own PostgreSQL. The producer
-// fills the table with watermill-sql's publisher, in its own transactions. The file uses
-// watermill-sql's schema adapters, but not its subscriber, which returns one message at a time
-// instead of a batch.
+// This file has the addresses of outboxes, and a Source that reads an outbox table in a producer's own
+// PostgreSQL. The producer fills the table with watermill-sql's publisher, in its own transactions. The
+// file uses watermill-sql's schema adapters, but not its subscriber, which returns one message at a
+// time instead of a batch.
 
 package ingest
 
@@ -13,8 +13,10 @@ import (
 	"log/slog"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill"
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
@@ -51,15 +53,21 @@ var topicForm = regexp.MustCompile(`^[A-Za-z0-9_]{1,40}$`)
 // Target is an outbox's address, such as
 // postgres://ledgerfeed@shop.example.com/shop?topic=ledgerfeed.
 type Target struct {
-	URL   string // of the database
+	URL   string // of the database; with the scheme mysql or mariadb for one of these
 	Topic string // of watermill-sql: the table is watermill_<topic>; default ledgerfeed
+}
+
+// IsOutbox reports whether an address has the scheme of a database.
+func IsOutbox(address string) bool {
+	scheme, _, _ := strings.Cut(address, "://")
+	return slices.Contains([]string{"postgres", "postgresql"}, scheme) || isMySQL(scheme)
 }
 
 // ParseTarget reads an address. The error does not show passwords.
 func ParseTarget(address string) (*Target, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Host == "" && u.Query().Get("host") == "" {
-		return nil, errors.New("want an address such as postgres://user:password@host/database?topic=ledgerfeed")
+	if err != nil || !IsOutbox(address) || u.Host == "" && !u.Query().Has("host") && !u.Query().Has("socket") {
+		return nil, errors.New("want an address such as postgres://user:password@host/database?topic=ledgerfeed, or mysql://…")
 	}
 	query := u.Query()
 	topic := "ledgerfeed"
@@ -71,10 +79,27 @@ func ParseTarget(address string) (*Target, error) {
 	}
 	query.Del("topic")
 	u.RawQuery = query.Encode()
+	if isMySQL(u.Scheme) {
+		if _, err := mysqlConfig(u); err != nil {
+			return nil, err
+		}
+	}
 	return &Target{u.String(), topic}, nil
 }
 
-// OutboxSource is a Source that reads an outbox.
+// OpenOutbox prepares to read an outbox; it does not connect yet.
+func OpenOutbox(ctx context.Context, target *Target, logger *slog.Logger) (Source, error) {
+	if u, err := url.Parse(target.URL); err == nil && isMySQL(u.Scheme) {
+		return openMySQL(u, target.Topic, logger)
+	}
+	pool, err := pg.Open(ctx, target.URL, pg.Options{MaxConns: connections, Later: true})
+	if err != nil {
+		return nil, cmp.Or(explain(err), fmt.Errorf("open the database of the outbox: %w", err))
+	}
+	return &OutboxSource{pool: pool, topic: target.Topic, logger: logger, schema: wsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batchSize}}, nil
+}
+
+// OutboxSource is a Source that reads an outbox in PostgreSQL.
 type OutboxSource struct {
 	pool    *pg.Pool
 	topic   string
@@ -82,15 +107,6 @@ type OutboxSource struct {
 	offsets wsql.DefaultPostgreSQLOffsetsAdapter
 	logger  *slog.Logger
 	ready   bool // the tables exist
-}
-
-// OpenOutbox prepares to read an outbox; it does not connect yet.
-func OpenOutbox(ctx context.Context, target *Target, logger *slog.Logger) (*OutboxSource, error) {
-	pool, err := pg.Open(ctx, target.URL, pg.Options{MaxConns: connections, Later: true})
-	if err != nil {
-		return nil, cmp.Or(explain(err), fmt.Errorf("open the database of the outbox: %w", err))
-	}
-	return &OutboxSource{pool: pool, topic: target.Topic, logger: logger, schema: wsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batchSize}}, nil
 }
 
 // Close closes the connections.
@@ -151,10 +167,15 @@ func (s *OutboxSource) prepare(ctx context.Context) error {
 	})
 	s.ready = err == nil
 	if s.ready && made {
-		s.logger.WarnContext(ctx, "made the outbox's table, because there was none of this name; if your product writes to another one, correct topic in "+setting,
-			"table", s.Name(), "other_outboxes", strings.Join(others, " "))
+		warnMade(ctx, s.logger, s.Name(), strings.Join(others, " "))
 	}
 	return cmp.Or(explain(err), err)
+}
+
+// warnMade says that ingest has made the table of an outbox, and names others.
+func warnMade(ctx context.Context, logger *slog.Logger, table, others string) {
+	logger.WarnContext(ctx, "made the outbox's table, because there was none of this name; if your product writes to another one, correct topic in "+setting,
+		"table", table, "other_outboxes", others)
 }
 
 // lookForOutboxes says whether a table is missing, and which tables look like outboxes. Those of
@@ -207,10 +228,7 @@ func (s *OutboxSource) Next(ctx context.Context) (*Batch, error) {
 		}
 		return nil, err
 	}
-	b := &Batch{Messages: make([]Message, len(rows))}
-	for i := range rows {
-		b.Messages[i] = Message{Message: rows[i].Msg, Headers: rows[i].Metadata, Fault: faults[i]}
-	}
+	b := newBatch(rows, faults)
 	b.Done = func(ctx context.Context, dead []Dead) error {
 		if err := s.done(ctx, tx, rows, dead); err != nil {
 			pg.Rollback(ctx, tx)
@@ -220,6 +238,16 @@ func (s *OutboxSource) Next(ctx context.Context) (*Batch, error) {
 	}
 	b.Release = func(ctx context.Context) { pg.Rollback(ctx, tx) }
 	return b, nil
+}
+
+// newBatch is a batch of rows of an outbox, without its functions. faults says by index why some of them
+// cannot be read.
+func newBatch(rows []wsql.Row, faults map[int]error) *Batch {
+	b := &Batch{Messages: make([]Message, len(rows))}
+	for i := range rows {
+		b.Messages[i] = Message{Message: rows[i].Msg, Headers: rows[i].Metadata, Fault: faults[i]}
+	}
+	return b
 }
 
 // overtaken reports whether another process has moved the offset while this one waited for
@@ -268,17 +296,9 @@ func bare(rows pgx.Rows) (r wsql.Row, err error) {
 // done stores dead letters and moves the offset, in one transaction.
 func (s *OutboxSource) done(ctx context.Context, tx pgx.Tx, rows []wsql.Row, dead []Dead) error {
 	if len(dead) > 0 {
-		letters := make([]*message.Message, len(dead))
-		for i := range dead {
-			letters[i] = dead[i].Letter()
-			letters[i].UUID = dead[i].Message.UUID
-			if len(letters[i].UUID) > maxUUID { // the producer created the table differently
-				letters[i].UUID = watermill.NewUUID()
-			}
-		}
 		publisher, err := wsql.NewPublisher(wsql.TxFromPgx(tx), wsql.PublisherConfig{SchemaAdapter: deadSchema()}, nil)
 		if err == nil {
-			err = publisher.Publish(s.topic+deadSuffix, letters...)
+			err = publisher.Publish(s.topic+deadSuffix, buried(dead)...)
 		}
 		if err != nil {
 			return fmt.Errorf("keep dead letters of the outbox: %w", err)
@@ -295,6 +315,19 @@ func (s *OutboxSource) done(ctx context.Context, tx pgx.Tx, rows []wsql.Row, dea
 		return fmt.Errorf("move the offset of the outbox: %w", err)
 	}
 	return nil
+}
+
+// buried are dead letters as an outbox keeps them.
+func buried(dead []Dead) []*message.Message {
+	letters := make([]*message.Message, len(dead))
+	for i := range dead {
+		letters[i] = dead[i].Letter()
+		letters[i].UUID = dead[i].Message.UUID
+		if len(letters[i].UUID) > maxUUID || !utf8.ValidString(letters[i].UUID) { // the producer created the table differently
+			letters[i].UUID = watermill.NewUUID()
+		}
+	}
+	return letters
 }
 
 // Lag counts the messages after the offset, up to mostCounted.

@@ -207,7 +207,19 @@ func TestAddressOfAnOutbox(t *testing.T) {
 	if target.Topic != "billing" || target.URL != "postgres://u:p@shop.example.com:5433/shop?sslmode=require" {
 		t.Errorf("%+v", target)
 	}
-	for _, wrong := range []string{"", "mysql://u:hunter2@x/y", "postgres://", "postgres://u:hunter2@x/y?topic=a-b", "postgres://u:hunter2@x/y?topic=", "://"} {
+	target = testkit.Must(ingest.ParseTarget("mysql://u:p@shop.example.com/shop?topic=billing&tls=true"))(t)
+	if target.Topic != "billing" || target.URL != "mysql://u:p@shop.example.com/shop?tls=true" {
+		t.Errorf("%+v", target)
+	}
+	for _, wrong := range []string{
+		"mysql://u:hunter2@x", "mysql://u:hunter2@x/", "mysql:///y", "mysql://u:hunter2@x/y?sslmode=require", "mysql://u:hunter2@x/y?tls=1", "mysql://u:hunter2@x/y?ca=",
+		"mariadb://u:hunter2@x/y?topic=a-b", "sqlite://u:hunter2@x/y",
+	} {
+		if _, err := ingest.ParseTarget(wrong); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+	for _, wrong := range []string{"", "postgres://", "postgres://u:hunter2@x/y?topic=a-b", "postgres://u:hunter2@x/y?topic=", "://"} {
 		if _, err := ingest.ParseTarget(wrong); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", wrong, err)
 		}

@@ -67,7 +67,7 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_WHOLE_LIST_STALL":      {"60", "0s", "-7m"},
 	"LEDGERFEED_INGEST_LISTEN":         {"8082", "localhost", "127.0.0.1:99999"},
 	"LEDGERFEED_INGEST_IN_FLIGHT":      {"31", "4097", "many"},
-	"LEDGERFEED_INGEST_URL":            {"hunter2.example:5432", "mysql://u:hunter2@x/y", "postgres://u:hunter2@x/y?topic=a-b", "nats://u:hunter2@n1/?trust=everybody", "postgres://u:hunter2@x/y?workspace_token=1", "nats://u:hunter2@n1/?workspace=a&workspace_token=1", "nats://u:hunter2@n1/?name=two+words"},
+	"LEDGERFEED_INGEST_URL":            {"hunter2.example:5432", "mysql://u:hunter2@x/y?sslmode=require", "mysql://u:hunter2@x/", "mysql://u:hunter2@x/y?workspace_token=1", "postgres://u:hunter2@x/y?topic=a-b", "nats://u:hunter2@n1/?trust=everybody", "postgres://u:hunter2@x/y?workspace_token=1", "nats://u:hunter2@n1/?workspace=a&workspace_token=1", "nats://u:hunter2@n1/?name=two+words"},
 	"LEDGERFEED_CREATE_WORKSPACES":     {"yes", "on", "2"},
 }
 

@@ -97,7 +97,7 @@ type Settings struct {
 	RelayURL string `env:"LEDGERFEED_RELAY_URL" secret:"true" want:"an address such as nats://n1.example.com:4222,n2.example.com:4222/?replicas=3, perhaps with name=, form= and envelope= (docs/operations/relay.md)"`
 
 	// Ingest (docs/operations/ingest.md), for processes with the role ingest.
-	IngestURL string `env:"LEDGERFEED_INGEST_URL" secret:"true" want:"an address such as nats://n1.example.com:4222/?stream=ENTRIES&subject=entries, or postgres://user:password@shop.example.com/shop?topic=ledgerfeed; of a stream perhaps with trust=relay, and with workspace=acme or workspace_token=1 (docs/operations/ingest.md)"`
+	IngestURL string `env:"LEDGERFEED_INGEST_URL" secret:"true" want:"an address such as nats://n1.example.com:4222/?stream=ENTRIES&subject=entries, postgres://user:password@shop.example.com/shop?topic=ledgerfeed, or mysql://user:password@shop.example.com/shop?topic=ledgerfeed&tls=true; of a stream perhaps with trust=relay, and with workspace=acme or workspace_token=1 (docs/operations/ingest.md)"`
 
 	// Ingest over HTTP (docs/operations/ingest-api.md), for processes with the role ingest-api.
 	IngestListen   string `env:"LEDGERFEED_INGEST_LISTEN" want:"host:port, such as 127.0.0.1:8082"`

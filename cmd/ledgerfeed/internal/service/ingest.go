@@ -56,7 +56,7 @@ func OpenSource(ctx context.Context, env *operate.Env, pool pg.DB) (source inges
 }
 
 func openSource(ctx context.Context, address string, stream ingest.StreamConfig) (ingest.Source, error) {
-	if strings.HasPrefix(address, "postgres") {
+	if ingest.IsOutbox(address) {
 		target, err := ingest.ParseTarget(address)
 		if err != nil {
 			return nil, err
