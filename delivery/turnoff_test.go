@@ -230,6 +230,25 @@ func TestTurnsOffTellsAndSendsMissed(t *testing.T) {
 	}
 }
 
+// TestMissedBeforeItWasThere: what was published before a webhook was added was not missed, whichever time is
+// asked for.
+func TestMissedBeforeItWasThere(t *testing.T) {
+	t.Parallel()
+	b := setup(t, policy.Settings{})
+	since := b.clock.Now().Add(-time.Minute)
+	b.append("invoice.reversed", 1)
+	b.clock.Advance(time.Second)
+	w := testkit.Must(b.store.Create(t.Context(), workspace, delivery.Definition{URL: "https://example.com", Events: []string{"all"}}))(t)
+	b.exec(`UPDATE webhook SET state = 'off'`)
+	for published := range int64(2) {
+		if m := testkit.Must(b.store.CountMissed(t.Context(), w.ID, since))(t); m.Count != published {
+			t.Errorf("%d missed, want %d", m.Count, published)
+		}
+		b.clock.Advance(time.Second)
+		b.append("invoice.reversed", 1)
+	}
+}
+
 // TestGoneTurnsOff: a receiver that answers 410 to two deliveries in a row gets nothing more, and
 // people are told why. One delivery that it answers so does not turn the webhook off.
 func TestGoneTurnsOff(t *testing.T) {

@@ -90,17 +90,17 @@ func (r *Reader) Named(ctx context.Context, ask Ask, text string) (*Page, error)
 	return r.page(ctx, ask, t)
 }
 
-// AskNames asks for what people call rows.
-type AskNames struct {
+// AskBases asks for rows by their ids.
+type AskBases struct {
 	WorkspaceID string
 	Pay         bool // include rows that are shown only with pay:read
 	Resource    *route.Resource
-	Field       string // with the name; empty: the rows have none
 	IDs         []string
 }
 
-// Names returns the rows that are shown, by their ids, with the text of the field; empty if they have none.
-func (r *Reader) Names(ctx context.Context, ask AskNames) (map[string]string, error) {
+// Bases returns the rows that are shown, by their ids. Each is a JSON object with the fields that every
+// key sees.
+func (r *Reader) Bases(ctx context.Context, ask AskBases) (map[string]string, error) {
 	of := ask.Resource
 	shown := ""
 	if of.Shown != "" {
@@ -109,35 +109,23 @@ func (r *Reader) Names(ctx context.Context, ask AskNames) (map[string]string, er
 	if of.ShownWithoutPay != "" && !ask.Pay {
 		shown += " AND " + of.ShownWithoutPay
 	}
-	names := map[string]string{}
+	bases := map[string]string{}
 	err := r.Beside(ctx, ask.WorkspaceID, 0, func(ctx context.Context, pool pg.DB) error {
-		clear(names)
+		clear(bases)
 		var id, base string
 		err := pg.ForEach(ctx, pool, `
 			SELECT p.id, p.base || '}' FROM unnest($2::text[]) AS given (id)
 			 CROSS JOIN LATERAL (SELECT id, base FROM `+of.Table+` WHERE workspace_id = $1 AND id = given.id`+shown+` OFFSET 0) p`,
 			[]any{ask.WorkspaceID, ask.IDs}, []any{&id, &base}, func() error {
-				var (
-					fields map[string]json.RawMessage
-					name   string
-				)
-				if err := json.Unmarshal([]byte(base), &fields); err != nil {
-					return err //nolint:wrapcheck // it is wrapped below
-				}
-				if text := fields[ask.Field]; text != nil {
-					if err := json.Unmarshal(text, &name); err != nil {
-						return err //nolint:wrapcheck // it is wrapped below
-					}
-				}
-				names[id] = name
+				bases[id] = base
 				return nil
 			})
 		if err != nil {
-			return fmt.Errorf("read names: %w", err)
+			return fmt.Errorf("read rows by their ids: %w", err)
 		}
 		return nil
 	})
-	return names, err
+	return bases, err
 }
 
 func (r *Reader) page(ctx context.Context, ask Ask, t *turn) (*Page, error) {

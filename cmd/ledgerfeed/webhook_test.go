@@ -66,6 +66,10 @@ func TestWebhookCommands(t *testing.T) {
 		{"retry nothing", cli.ExitFailed, "nothing"},
 		{"send-missed " + made.ID, cli.ExitUsage, "--since"},
 		{"send-missed " + made.ID + " --since 2d --json", cli.ExitDone, ""},
+		{"recover wh_nobody --since 2d", cli.ExitFailed, "wh_nobody"},
+		{"recover " + made.ID, cli.ExitUsage, "--since"},
+		{"recover " + made.ID + " --since 2d --until yesterday", cli.ExitUsage, "--until is"},
+		{"recover " + made.ID + " --since 2d --until 3d", cli.ExitUsage, "the end is not after the start"},
 		{"test " + made.ID, cli.ExitDone, ""},
 		{"rotate-secret " + made.ID, cli.ExitDone, "signed with both secrets until 20"},
 		{"rotate-secret " + made.ID, cli.ExitDone, "signed with 3 secrets. The older ones end, newest first:\n  20"},
@@ -108,6 +112,50 @@ func TestWebhookCommands(t *testing.T) {
 	want := "workspace.create webhook.create webhook.edit webhook.pause webhook.resume webhook.test webhook.rotate_secret webhook.rotate_secret webhook.rotate_secret webhook.rotate_secret webhook.delete"
 	if got := strings.Join(actions, " "); got != want {
 		t.Errorf("the audit has %s, want %s", got, want)
+	}
+}
+
+// TestWebhookRecover says how many deliveries of a time wait or have failed, and sends them unless it is told
+// only to count.
+func TestWebhookRecover(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	run := func(args ...string) string {
+		t.Helper()
+		c := command(t, url, append([]string{"webhook"}, args...)...)
+		c.Env = append(c.Env, "LEDGERFEED_SECRET_KEY=a key for this test only")
+		r := runCommand(t, c)
+		if r.code != cli.ExitDone {
+			t.Fatalf("%q: %+v", args, r)
+		}
+		return r.out
+	}
+	succeed(t, url, "workspace", "create", "--id", "w")
+	var made struct{ ID string }
+	if err := json.Unmarshal([]byte(run("create", "--workspace", "w", "--url", "https://example.com/hook", "--json")), &made); err != nil {
+		t.Fatal(err)
+	}
+	c := command(t, url, "append")
+	c.Stdin = strings.NewReader(strings.Repeat(`{"workspace_id":"w","type":"invoice.reversed","data":{"invoice_id":"in_1"}}`+"\n", 3))
+	if r := runCommand(t, c); r.code != cli.ExitDone {
+		t.Fatalf("%+v", r)
+	}
+	conn := testkit.Must(pgx.Connect(t.Context(), url))(t)
+	defer conn.Close(t.Context())
+	testkit.Must(conn.Exec(t.Context(), `INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts)
+		SELECT workspace_id, $1, position, created_at, id, type, CASE position WHEN 1 THEN 'succeeded' ELSE 'failed' END, '[]' FROM event_log WHERE workspace_id = 'w'`, made.ID))(t)
+	for _, c := range []struct{ args, says string }{
+		{"--since 2d --until 1h", "0 messages wait and 0 have failed\n"},
+		{"--since 1h --dry-run", "0 messages wait and 2 have failed\n"},
+		{"--since 1h", "0 messages wait and 2 have failed\nall of them are being sent, the oldest first\n"},
+		{"--since 1h --dry-run", "2 messages wait and 0 have failed\n"},
+	} {
+		if out := run(append([]string{"recover", made.ID}, strings.Fields(c.args)...)...); out != c.says {
+			t.Errorf("%s says %q, want %q", c.args, out, c.says)
+		}
+	}
+	if out := run("recover", made.ID, "--since", "1h", "--json"); !strings.Contains(out, `"pending":2,"failed":0`) || strings.Contains(out, "being sent") {
+		t.Errorf("as JSON it says %q", out)
 	}
 }
 

@@ -55,6 +55,8 @@ func TestListsAsFiles(t *testing.T) {
 		t.Fatalf("%d files: %q", len(files), files)
 	}
 	admin.get("/data").hasNot("are for admins")
+	// As a spreadsheet takes it for a time: by its text, or as a number of days.
+	updated := map[string]*regexp.Regexp{".csv": regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$`), ".xlsx": regexp.MustCompile(`^\d{5}(\.\d+)?$`)}
 	for _, f := range files {
 		for _, p := range []*person{admin, viewer} {
 			a := p.get(f[1]).status(http.StatusOK)
@@ -72,6 +74,9 @@ func TestListsAsFiles(t *testing.T) {
 			}
 			if heads := slices.Sorted(slices.Values(rows[0])); len(slices.Compact(heads)) != len(rows[0]) {
 				t.Errorf("%s has two columns of one name: %q", f[1], rows[0])
+			}
+			if at := slices.Index(rows[0], "Updated (UTC)"); at >= 0 && len(rows) > 1 && !updated[f[1][strings.LastIndex(f[1], "."):]].MatchString(rows[1][at]) {
+				t.Errorf("%s was updated at %q", f[1], rows[1][at])
 			}
 			hidden := slices.Contains(rows[0], "Margin amount") || slices.Contains(rows[0], "Pay rate")
 			if wanted := p == admin && (strings.Contains(f[1], "invoices") || strings.Contains(f[1], "time-entries") || strings.Contains(f[1], "charges")); hidden != wanted {
@@ -118,6 +123,10 @@ func TestListsAsFiles(t *testing.T) {
 		viewer.get(none).status(http.StatusNotFound)
 	}
 	viewer.get("/files/invoices.xlsx?date_from=x").status(http.StatusBadRequest).has("A filter is not valid")
+	for _, unknown := range []string{"/files/clients.xlsx?period=2026-10", "/files/invoices.csv?perod=2026-10", "/files/invoices.csv?period=2026-10&limit=5", "/files/invoices.csv?period=2026-10&period=2026-11"} {
+		viewer.get(unknown).status(http.StatusBadRequest).has("No such filter")
+	}
+	viewer.get("/files/invoices.csv?client_id=").status(http.StatusOK)
 	if rows := table(t, s.signIn(beta, session.Admin).get("/files/clients.xlsx").body); len(rows) != 1 {
 		t.Errorf("another workspace gets %q", rows)
 	}

@@ -225,10 +225,46 @@ func TestTurnedOffAndBack(t *testing.T) {
 	p.get(here+"/missed").status(http.StatusOK).has("No event was published while the webhook was off", "<strong>0</strong> messages wait for another attempt, and <strong>1</strong> has failed", "Send them all now").hasNot("Nothing was missed")
 	p.get(p.post(here+"/recover", url.Values{"since": {since}}).to()).status(http.StatusOK).has("What waited and what failed is being sent")
 	testkit.Receive(t, got, "a message that had failed")
+	testkit.Eventually(t, func() error {
+		var n int
+		if err := s.pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_waiting`).Scan(&n); err != nil || n != 0 {
+			return fmt.Errorf("%d wait: %w", n, err)
+		}
+		return nil
+	})
+	s.exec(`UPDATE webhook_delivery SET state = 'pending', next_attempt_at = $2 WHERE webhook_id = $1 AND position = 3`, hook.ID, s.clock.Now().Add(time.Hour))
+	s.exec(`INSERT INTO webhook_waiting (workspace_id, webhook_id, position, created_at, attempts, next_attempt_at, epoch)
+		SELECT d.workspace_id, webhook_id, position, d.created_at, 1, next_attempt_at, epoch FROM webhook_delivery d JOIN webhook w USING (webhook_id) WHERE d.state = 'pending'`)
+	p.get(here+"/missed").status(http.StatusOK).has("<strong>1</strong> message waits for another attempt, and <strong>0</strong> have failed", "Send them all now").hasNot("Nothing was missed", "earlier")
 	p.post(here+"/recover", url.Values{"since": {"2035-01-01T00:00:00Z"}}).status(http.StatusUnprocessableEntity).has("in the future")
 	p.get(here + "/missed?since=2035-01-01T00:00").status(http.StatusUnprocessableEntity).has("in the future")
 	p.get(here + "/missed?since=yesterday").status(http.StatusOK).has("Enter a date and a time")
 	p.get("/audit").has("Turned on webhook", "3 events since")
+}
+
+// TestMissedAfterALongOutage: what waits or has failed is shown since the webhook began to fail, or since the
+// time that is asked for, and what waits from before that is not kept quiet about.
+func TestMissedAfterALongOutage(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	hook := testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: "https://hooks.example.com", Events: []string{"invoice.reversed"}}))(t).ID
+	for range 2 {
+		s.append(acme, "invoice.reversed", `{"invoice_id":"inv_1"}`)
+	}
+	s.exec(`INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, next_attempt_at, attempts)
+		SELECT workspace_id, $2, position, created_at, id, type, CASE position WHEN 1 THEN 'pending' ELSE 'failed' END, CASE position WHEN 1 THEN now() END, '[]' FROM event_log WHERE workspace_id = $1`, acme, hook)
+	s.exec(`INSERT INTO webhook_waiting (workspace_id, webhook_id, position, created_at, attempts, next_attempt_at, epoch)
+		SELECT d.workspace_id, webhook_id, position, d.created_at, 1, next_attempt_at, epoch FROM webhook_delivery d JOIN webhook w USING (webhook_id) WHERE d.state = 'pending'`)
+	published := s.clock.Now()
+	s.clock.Advance(10 * time.Minute) // they waited for others
+	s.exec(`UPDATE webhook SET failing_since = $1`, s.clock.Now())
+	s.clock.Advance(48 * time.Hour)
+	p, here := s.signIn(acme, session.Admin), "/webhooks/"+hook+"/missed"
+	p.get(here).status(http.StatusOK).has("<strong>1</strong> message waits for another attempt, and <strong>1</strong> has failed", "Send them all now").hasNot("Nothing was missed", "earlier")
+	s.exec(`UPDATE webhook SET failing_since = NULL`)
+	p.get(here).status(http.StatusOK).has("<strong>1</strong> message waits for another attempt, and <strong>0</strong> have failed",
+		"1 message that waits is about earlier events. Choose an earlier time to send it too.").hasNot("Nothing was missed", "now</button>")
+	p.get(here+"?since="+published.UTC().Add(-time.Hour).Format("2006-01-02T15:04")).status(http.StatusOK).has("<strong>1</strong> has failed", "Send them all now").hasNot("earlier")
 }
 
 // TestReference: anyone can read the API's reference; its style and script are assets.

@@ -399,13 +399,13 @@ func (p *Data) addCurrency(ctx context.Context, r *web.Request, rows []record) {
 	slices.Sort(clients)
 	ctx, cancel := context.WithTimeout(ctx, p.BesideTimeout)
 	defer cancel()
-	found, err := p.Reader.Names(ctx, readapi.AskNames{WorkspaceID: r.Session.WorkspaceID, Resource: credits.Resource, Field: "currency", IDs: slices.Compact(clients)})
+	found, err := p.bases(ctx, readapi.AskBases{WorkspaceID: r.Session.WorkspaceID, Resource: credits.Resource, IDs: slices.Compact(clients)})
 	if err != nil {
 		r.Warn("cannot read the currencies of credit", err)
 	}
 	for _, read := range rows {
 		id, _ := read.party("client")
-		read["currency"] = strconv.Quote(found[id])
+		read["currency"] = strconv.Quote(found[id].text("currency"))
 	}
 }
 

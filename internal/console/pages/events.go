@@ -112,7 +112,11 @@ func (e *event) object(n *names) reference {
 	case e.Data.ObjectID == e.Data.InvoiceID:
 		text = e.Data.InvoiceNumber
 	}
-	return n.refer(e.Data.ObjectType, row, text)
+	o := n.refer(e.Data.ObjectType, row, text)
+	if text != "" && text != n.of[row].Name { // such as a document, whose amount need not be the invoice's
+		o.Amount = ""
+	}
+	return o
 }
 
 // periodAddress is the address of the invoices of a period.

@@ -37,6 +37,12 @@ func (p *Data) file(r *web.Request) error {
 	if err != nil {
 		return err
 	}
+	chosen := l.selection(r)
+	for name, values := range r.URL.Query() { // the file would have more rows than its address says
+		if strings.Join(values, "") != chosen.Get(name) {
+			return &web.PageError{Status: http.StatusBadRequest, Title: "No such filter", Text: fmt.Sprintf("The list %s has no filter %q, or not twice. Go back to the list, and choose from its filters.", l.Name, name), Back: "/data/" + l.Slug}
+		}
+	}
 	name := r.Session.WorkspaceID + "-" + l.Slug + "-" + r.Now.Format("20060102-150405") + extension
 	columns := columnsOf(l, r.Session.MaySeePay())
 	var f sheet
@@ -51,7 +57,7 @@ func (p *Data) file(r *web.Request) error {
 		return web.ErrNotFound
 	}
 	defer f.close()
-	status, err := p.Reader.Rows(r.Context(), p.ask(r, l.Path, l.selection(r), 0), r.W, func(row []byte) error {
+	status, err := p.Reader.Rows(r.Context(), p.ask(r, l.Path, chosen, 0), r.W, func(row []byte) error {
 		read, err := readRow(row)
 		if err != nil {
 			return err

@@ -16,11 +16,14 @@ import (
 type rowID struct{ Slug, ID string }
 
 // names are the rows that a page mentions and that its reader may see, with what people call them.
-// A name is empty if the row has none.
 type names struct {
-	of     map[rowID]string
+	of     map[rowID]called
 	unread bool // not all could be read
 }
+
+// called is what people call a row: its name, and its amount of money, such as 998.59 EUR. Each is empty if
+// the row has none.
+type called struct{ Name, Amount string }
 
 // names finds what people call the rows that a page mentions by their ids, with one statement for each
 // list. It finds the rows that a key with the session's permissions would get. If that takes longer than
@@ -32,30 +35,45 @@ func (p *Data) names(r *web.Request, rows []rowID) *names {
 			ids[l] = append(ids[l], row.ID)
 		}
 	}
-	n := &names{of: map[rowID]string{}}
+	n := &names{of: map[rowID]called{}}
 	ctx, cancel := context.WithTimeout(r.Context(), p.BesideTimeout)
 	defer cancel()
 	for l, ids := range ids {
-		found, err := p.Reader.Names(ctx, readapi.AskNames{
-			WorkspaceID: r.Session.WorkspaceID, Pay: r.Session.MaySeePay(), Resource: l.Resource, Field: l.nameField(), IDs: ids,
-		})
+		found, err := p.bases(ctx, readapi.AskBases{WorkspaceID: r.Session.WorkspaceID, Pay: r.Session.MaySeePay(), Resource: l.Resource, IDs: ids})
 		if err != nil {
 			r.Warn("cannot read the names of rows", err)
 			n.unread = true
 		}
-		for id, name := range found {
-			n.of[rowID{l.Slug, id}] = name
+		for id, base := range found {
+			c := called{base.text(l.Columns[0]), base.amount()}
+			if l.Slug == "payments" { // which direction they go in is no name
+				c = called{Name: c.Amount}
+			}
+			n.of[rowID{l.Slug, id}] = c
 		}
 	}
 	return n
 }
 
-// nameField is the field with the name of a row; empty: the rows have none.
-func (l *list) nameField() string {
-	if l.Slug == "payments" { // which direction they go in is no name
-		return ""
+// bases reads rows by their ids, with the fields that every key sees.
+func (p *Data) bases(ctx context.Context, ask readapi.AskBases) (map[string]record, error) {
+	found, err := p.Reader.Bases(ctx, ask)
+	bases := map[string]record{}
+	for id, base := range found {
+		read, wrong := readRow([]byte(base))
+		bases[id], err = read, cmp.Or(err, wrong)
 	}
-	return l.Columns[0]
+	return bases, err
+}
+
+// amount is the money that the row is about, such as 998.59 EUR; empty: none.
+func (r record) amount() string {
+	for _, name := range []string{"gross_amount", "amount", "bill_amount"} {
+		if r.text(name) != "" {
+			return web.Value(name, r[name])[0] + "\u00a0" + r.text("currency")
+		}
+	}
+	return ""
 }
 
 // kindOf is what a row of a list is.
@@ -66,17 +84,19 @@ func kindOf(slug string) string {
 	return strings.TrimSuffix(slug, "s")
 }
 
-// reference is what a page mentions: its kind, what people call it, its id, and the address of its page.
+// reference is what a page mentions: its kind, what people call it, its id, its amount of money and the
+// address of its page.
 type reference struct {
 	Kind, Text, ID string
+	Amount         string // empty: it has none, or Text is the amount
 	Href           string // empty: it has no page
 }
 
 // refer makes a reference to a row, with a link if the row has a page. Removed time entries and charges
 // keep their pages, which say when they were removed.
 func (n *names) refer(kind string, row rowID, text string) reference {
-	name, found := n.of[row]
-	ref := reference{Kind: strings.ReplaceAll(kind, "_", " "), Text: cmp.Or(text, name, row.ID), ID: row.ID}
+	c, found := n.of[row]
+	ref := reference{Kind: strings.ReplaceAll(kind, "_", " "), Text: cmp.Or(text, c.Name, row.ID), ID: row.ID, Amount: c.Amount}
 	if found || n.unread || row.Slug == "time-entries" || row.Slug == "charges" {
 		ref.Href = rowAddress(row.Slug, row.ID)
 	}

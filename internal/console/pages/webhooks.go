@@ -568,25 +568,31 @@ func (p *Webhooks) resendSeveral(r *web.Request) error {
 
 // missedBody is the template data of the page "Send missed".
 type missedBody struct {
-	Webhook         webhooksRow
-	Since           time.Time
-	Count           int64
-	Waiting, Failed int64 // deliveries of events since then
-	Counted         bool
-	Fault           string
+	Webhook webhooksRow
+	Since   time.Time
+	Count   int64
+	Waiting int64 // deliveries
+	Earlier int64 // those of Waiting whose events are from before Since
+	Failed  int64 // deliveries of events since then
+	Counted bool
+	Fault   string
 }
 
-// readSince reads the time that the page or its form asks for; empty: a day ago. A time before the
-// retention becomes the earliest possible one.
+// readSince reads the time that the page or its form asks for; empty: a day ago or, if the webhook began
+// to fail before that, an hour before it did, because an event is published before its first attempt ends.
+// A time before the retention becomes the earliest possible one.
 func (p *Webhooks) readSince(b *missedBody, text string, now time.Time) {
 	b.Since = now.Add(-24 * time.Hour).Truncate(time.Minute)
-	if text == "" {
-		return
+	t := b.Since
+	if failing := b.Webhook.FailingSince.Add(-time.Hour).Truncate(time.Minute); !b.Webhook.FailingSince.IsZero() && failing.Before(t) {
+		t = failing.UTC()
 	}
-	t, ok := web.ParseMoment(text)
-	if !ok {
-		b.Fault = "Enter a date and a time."
-		return
+	if text != "" {
+		var ok bool
+		if t, ok = web.ParseMoment(text); !ok {
+			b.Fault = "Enter a date and a time."
+			return
+		}
 	}
 	if oldest := now.Add(-p.Settings.Retention); t.Before(oldest) {
 		t = oldest.Add(time.Minute).Truncate(time.Second).UTC()
@@ -627,7 +633,8 @@ func (p *Webhooks) countMissed(r *web.Request, body *missedBody) error {
 	if err != nil {
 		return err
 	}
-	body.Count, body.Waiting, body.Failed, body.Counted = m.Count, recovery.Pending, recovery.Failed, true
+	body.Count, body.Waiting, body.Failed, body.Counted = m.Count, max(m.Waiting, recovery.Pending), recovery.Failed, true
+	body.Earlier = body.Waiting - recovery.Pending
 	return nil
 }
 

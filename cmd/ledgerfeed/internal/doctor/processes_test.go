@@ -56,6 +56,15 @@ func TestRolesThatAreGone(t *testing.T) {
 	p.connected(Error, "the role project is")
 }
 
+// A process that ingests from a source which the command does not know may have dead letters.
+func TestIngestsFromAnUnknownSource(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.finds("dead letters", OK, "LEDGERFEED_INGEST_URL is not set here")
+	p.serve("ingest")
+	p.finds("dead letters", Warning, "a process ingests, but this command does not know its source")
+}
+
 // The process of this machine is asked: it may be ready or not, hang, or be none.
 func TestThisMachine(t *testing.T) {
 	t.Parallel()

@@ -276,7 +276,7 @@ func checkDeadLetters(ctx context.Context, x *examination) ([]Finding, error) {
 	d := service.LookAtDeadLetters(ctx, x.env)
 	switch {
 	case d == nil:
-		return ok("LEDGERFEED_INGEST_URL is not set here"), nil
+		return checkIngestsElsewhere(ctx, x)
 	case d.Problem != "":
 		return []Finding{{
 			Level: Error, Text: fmt.Sprintf("cannot read the dead letters of %s: %s", d.Source, d.Problem),
@@ -289,6 +289,18 @@ func checkDeadLetters(ctx context.Context, x *examination) ([]Finding, error) {
 		}}, nil
 	}
 	return ok("%s has none", d.Source), nil
+}
+
+// checkIngestsElsewhere looks for a process that has the source which this command was not told of.
+func checkIngestsElsewhere(ctx context.Context, x *examination) ([]Finding, error) {
+	there, err := service.ConnectedRoles(ctx, x.pool)
+	if err != nil || !slices.Contains(there, service.RoleIngest) {
+		return ok("LEDGERFEED_INGEST_URL is not set here"), err
+	}
+	return []Finding{{
+		Level: Warning, Text: "a process ingests, but this command does not know its source, so that messages which could not be appended stay unseen",
+		Do: "set LEDGERFEED_INGEST_URL here, and for ledgerfeed status, to what the process has",
+	}}, nil
 }
 
 // checkAPIKeys looks for keys that were made under another brand: a key begins with the
