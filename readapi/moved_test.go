@@ -27,24 +27,20 @@ func TestCursorsOfAnotherPlace(t *testing.T) {
 	place := &stand{t: t, config: former}
 	place.api = testkit.Must(readapi.New(former))(t)
 	place.server = serve(t, place.api, former.Logger)
-	status := func(workspaceID string) int {
+	ask := func(workspaceID string) reply {
 		key := s.key(workspaceID, allPermissions()...)
 		cursor := cursorFrom(t, place, "/v1/events?limit=2", key)
-		return s.get("/v1/events?limit=2&cursor="+url.QueryEscape(cursor), key).status
+		return s.get("/v1/events?limit=2&cursor="+url.QueryEscape(cursor), key)
 	}
-	if got := status("acme"); got != http.StatusBadRequest {
-		t.Errorf("without the key: %d", got)
-	}
+	checkCode(t, "without the key", ask("acme"), http.StatusBadRequest, "cursor_invalid")
 	for _, w := range []string{"acme", "other"} { // other gets the key of acme, which is not its own
 		testkit.AsOwner(t, s.pool, `INSERT INTO cursor_key (workspace_id, value, since) VALUES ($1, $2, now())`,
 			w, readapi.WorkspaceCursorKey(former.CursorKey, "acme"))
 	}
-	if got := status("acme"); got != http.StatusOK {
-		t.Errorf("with the key: %d", got)
+	if got := ask("acme"); got.status != http.StatusOK {
+		t.Errorf("with the key: %d", got.status)
 	}
-	if got := status("other"); got != http.StatusBadRequest {
-		t.Errorf("a cursor of another workspace: %d", got)
-	}
+	checkCode(t, "a cursor of another workspace", ask("other"), http.StatusBadRequest, "cursor_invalid")
 }
 
 func cursorFrom(t *testing.T, s *stand, path, key string) string {

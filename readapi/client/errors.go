@@ -16,7 +16,7 @@ type Code string
 // The codes of the API. {docs}/errors/<status> explains each of them.
 const (
 	CodeInvalidParameter   Code = "invalid_parameter"
-	CodeCursorInvalid      Code = "cursor_invalid"     // altered, or another parameter differs
+	CodeCursorInvalid      Code = "cursor_invalid"     // altered, of another installation, or another parameter differs
 	CodeCursorReset        Code = "cursor_reset"       // the log went back to an earlier state
 	CodeCursorPermissions  Code = "cursor_permissions" // the key sees more than the one before
 	CodeEventsMissed       Code = "events_missed"      // the next event is no longer kept

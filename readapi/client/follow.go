@@ -71,8 +71,10 @@ func (LoadOnly) Save(context.Context, string) error { return nil }
 type FollowOptions struct {
 	// StartAgain begins at the start of the list if the API no longer knows what the follower has
 	// missed: after cursor_reset (the service was restored to an earlier state), cursor_permissions
-	// (the new key sees more) or events_missed (the events are no longer kept). The next page then
-	// has Restarted. Otherwise the follower ends with that *Error.
+	// (the new key sees more) or events_missed (the events are no longer kept). So does
+	// cursor_invalid of the cursor that the State had: the workspace is at another installation, or
+	// the parameters are others. The next page then has Restarted. Otherwise the follower ends with
+	// that *Error.
 	StartAgain bool
 
 	// Once ends the follower when there is nothing more, for a program that runs now and then.
@@ -88,12 +90,13 @@ func follow[T any](ctx context.Context, c *Client, path string, query url.Values
 			return
 		}
 		var (
+			kept      = true        // the cursor is the one that the state had
 			wait      time.Duration // zero until the end is reached
 			restarted *Error
 		)
 		for {
 			p, err := readPage[T](ctx, c, path, query, cursor, wait)
-			if lost := lostPlace(err); lost != nil && o.StartAgain && cursor != "" {
+			if lost := lostPlace(err, kept); lost != nil && o.StartAgain && cursor != "" {
 				c.cfg.Logger.WarnContext(ctx, "a follower begins again at the start of its list", "list", path, "reason", lost)
 				cursor, wait, restarted = "", 0, lost
 				continue
@@ -102,7 +105,7 @@ func follow[T any](ctx context.Context, c *Client, path string, query url.Values
 				yield(nil, err)
 				return
 			}
-			p.Restarted, restarted = restarted, nil
+			p.Restarted, restarted, kept = restarted, nil, false
 			if !yield(p, nil) {
 				return
 			}
@@ -136,12 +139,17 @@ func (c *Client) rest(ctx context.Context, needed bool) error {
 	return c.cfg.Sleep(ctx, unheldWait/2+time.Duration(c.cfg.Random()*float64(unheldWait)))
 }
 
-// lostPlace returns the *Error that says that a cursor cannot go on, but a new start can.
-func lostPlace(err error) *Error {
+// lostPlace returns the *Error that says that a cursor cannot go on, but a new start can. An invalid
+// cursor that this follower was given is a mistake; one that was kept may be of another installation.
+func lostPlace(err error, kept bool) *Error {
 	e, _ := errors.AsType[*Error](err)
 	switch CodeOf(err) { //nolint:exhaustive // the other codes are not about a lost place
 	case CodeCursorReset, CodeCursorPermissions, CodeEventsMissed:
 		return e
+	case CodeCursorInvalid:
+		if kept {
+			return e
+		}
 	}
 	return nil
 }

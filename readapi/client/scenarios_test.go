@@ -650,6 +650,11 @@ func (p *faultProxy) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	case fault == "no last line":
 		r.Header.Set("Accept-Encoding", "identity")
 		p.forward.ServeHTTP(&shortWriter{ResponseWriter: w}, r)
+	case fault == "another cursor":
+		query := r.URL.Query()
+		query.Set("cursor", "nonsense")
+		r.URL.RawQuery = query.Encode()
+		p.forward.ServeHTTP(w, r)
 	case fault == "slow":
 		testkit.TakeTime(r, 50*time.Millisecond)
 		p.forward.ServeHTTP(w, r)

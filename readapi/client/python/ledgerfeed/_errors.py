@@ -86,7 +86,7 @@ class InvalidParameter(ApiError):
 
 
 class CursorInvalid(ApiError):
-    """The cursor was altered, or another parameter differs."""
+    """The cursor was altered or is of another installation, or another parameter differs."""
 
 
 class KeyInUrl(ApiError):

@@ -10,7 +10,7 @@ from http.client import HTTPException
 from typing import Generic, Protocol, TypeVar, cast
 
 from ._core import Core, log, read_json
-from ._errors import BrokenOff, LostPlace, UnexpectedAnswer
+from ._errors import BrokenOff, CursorInvalid, LostPlace, UnexpectedAnswer
 from ._http import lines
 from .types import RemovedRow
 
@@ -85,7 +85,7 @@ class Page(Generic[T]):
     position: int  # the position of the log that the page shows; 0: the answer does not say
     # Why a follower has begun again before this page. Empty your copy of the list before you take
     # this page over: not all rows of the copy come again.
-    restarted: LostPlace | None = None
+    restarted: LostPlace | CursorInvalid | None = None
     _held: bool = field(default=False, repr=False)  # the API held the answer, or would have
 
 
@@ -118,24 +118,28 @@ class Listing(Generic[T]):
         matching: no page would tell you.
 
         With start_again, the follower begins at the start of the list if the API no longer knows
-        what it has missed (LostPlace). The next page then has restarted. Otherwise the follower ends
-        with that error.
+        what it has missed (LostPlace). So does CursorInvalid of the cursor that the state had: the
+        workspace is at another installation, or the arguments are others. The next page then has
+        restarted. Otherwise the follower ends with that error.
 
         With once, the follower ends when there is nothing more, for a program that runs now and then.
         """
         query = {**self._query, "include": "removed"} if self._removable else self._query
         cursor, wait = state.load() or "", 0  # no wait until the end is reached
-        restarted: LostPlace | None = None
+        kept = True  # the cursor is the one that the state had
+        restarted: LostPlace | CursorInvalid | None = None
         while True:
             try:
                 page = self._page(query, cursor, wait)
-            except LostPlace as lost:
-                if not start_again or not cursor:
+            except (LostPlace, CursorInvalid) as lost:
+                # An invalid cursor that this follower was given is a mistake; one that was kept may be
+                # of another installation.
+                if not start_again or not cursor or isinstance(lost, CursorInvalid) and not kept:
                     raise
                 log.warning("a follower of %s begins again at the start of its list: %s", self._path, lost)
                 cursor, wait, restarted = "", 0, lost
                 continue
-            page.restarted, restarted = restarted, None
+            page.restarted, restarted, kept = restarted, None, False
             yield page
             if page.cursor != cursor:
                 state.save(page.cursor)

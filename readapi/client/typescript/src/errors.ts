@@ -3,7 +3,7 @@ import type { ParameterError, Problem } from "./types.js";
 /** Says why the API refused a request. The API may add codes. */
 export type Code =
   | "invalid_parameter"
-  | "cursor_invalid" // altered, or another parameter differs
+  | "cursor_invalid" // altered, of another installation, or another parameter differs
   | "cursor_reset" // the log went back to an earlier state
   | "cursor_permissions" // the key sees more than the one before
   | "events_missed" // the next event is no longer kept

@@ -46,8 +46,9 @@ export interface FollowOptions extends CallOptions {
   /**
    * Begins at the start of the list if the API no longer knows what the follower has missed: after
    * cursor_reset (the service was restored to an earlier state), cursor_permissions (the new key
-   * sees more) or events_missed (the events are no longer kept). The next page then has restarted.
-   * Otherwise the follower ends with that ApiError.
+   * sees more) or events_missed (the events are no longer kept). So does cursor_invalid of the cursor
+   * that the State had: the workspace is at another installation, or the parameters are others. The
+   * next page then has restarted. Otherwise the follower ends with that ApiError.
    */
   startAgain?: boolean;
   /** Ends the follower when there is nothing more, for a program that runs now and then. */
@@ -96,6 +97,7 @@ export class List<Row, P extends Params, Totals = never> {
   async *follow(state: State, params?: P, options: FollowOptions = {}): AsyncGenerator<Page<Row>, void, undefined> {
     const query = queryOf(this.#removes ? { ...params, include: "removed" } : params);
     let cursor = (await state.load()) ?? "";
+    let kept = true; // the cursor is the one that the state had
     let wait = 0; // until the end is reached
     let restarted: ApiError | undefined;
     for (;;) {
@@ -103,14 +105,14 @@ export class List<Row, P extends Params, Totals = never> {
       try {
         answer = await this.#page(query, cursor, wait, options);
       } catch (error) {
-        if (!isLostPlace(error) || !options.startAgain || cursor === "") throw error;
+        if (!isLostPlace(error, kept) || !options.startAgain || cursor === "") throw error;
         this.#http.log(`a follower of ${this.#path} begins again at the start of its list`, error);
         [cursor, wait, restarted] = ["", 0, error];
         continue;
       }
       const { page, held } = answer;
       if (restarted) page.restarted = restarted;
-      restarted = undefined;
+      [restarted, kept] = [undefined, false];
       yield page;
       if (page.cursor !== cursor) await state.save(page.cursor);
       cursor = page.cursor;
@@ -250,9 +252,13 @@ function isRemoved(row: unknown): row is RemovedRow {
   return (row as Partial<RemovedRow>).removed === true;
 }
 
-/** Whether an error says that a cursor cannot go on, but a new start can. */
-function isLostPlace(error: unknown): error is ApiError {
-  return ["cursor_reset", "cursor_permissions", "events_missed"].includes(codeOf(error) ?? "");
+/**
+ * Whether an error says that a cursor cannot go on, but a new start can. An invalid cursor that this
+ * follower was given is a mistake; one that was kept may be of another installation.
+ */
+function isLostPlace(error: unknown, kept: boolean): error is ApiError {
+  const code = codeOf(error) ?? "";
+  return ["cursor_reset", "cursor_permissions", "events_missed"].includes(code) || (kept && code === "cursor_invalid");
 }
 
 function queryOf(params: object = {}): URLSearchParams {
