@@ -20,7 +20,7 @@ import (
 
 // Append appends entries to any number of workspaces: all of them or, on an error, none. Entries of
 // one workspace are appended in the order given. Entries that the log already holds are skipped and
-// count as done.
+// count as done. A workspace that does not exist is created: see Unknown.
 //
 // The error is
 //   - a *RefusedError if the log refuses an entry,

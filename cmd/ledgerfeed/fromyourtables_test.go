@@ -97,6 +97,62 @@ func TestFromYourTables(t *testing.T) {
 	}
 }
 
+// TestReadmesEntries: the entries and the outbox statement of README are taken as they stand there.
+func TestReadmesEntries(t *testing.T) {
+	t.Parallel()
+	readme := read(t, "../../README.md")
+	block := func(begin, end string) string {
+		t.Helper()
+		_, rest, begun := strings.Cut(readme, begin)
+		text, _, ended := strings.Cut(rest, end)
+		if !begun || !ended {
+			t.Fatalf("README has nothing between %q and %q", begin, end)
+		}
+		return text
+	}
+	entries := block("ledgerfeed append <<'END'\n", "END\n```")
+	statement := block("```sql\n", "```")
+
+	url := testkit.NewDatabase(t)
+	succeed(t, url, "workspace", "create", "--id", "acme", "--name", "Acme Ltd")
+	c := command(t, url, "append")
+	c.Env = append(c.Env, "LEDGERFEED_CREATE_WORKSPACES=false")
+	c.Stdin = strings.NewReader(entries)
+	if r := runCommand(t, c); r.out != fmt.Sprintf("appended %d, skipped 0\n", strings.Count(entries, "\n")) {
+		t.Fatalf("append: %+v", r)
+	}
+
+	shop, open := product(t)
+	c = command(t, url, "serve", "--roles", "api,project,ingest", "--no-migrate")
+	c.Env = append(c.Env, "LEDGERFEED_CREATE_WORKSPACES=false", "LEDGERFEED_INGEST_URL="+shop)
+	p := startProcess(t, c)
+	r := newReader(t, url, strings.TrimSpace(p.await("for=api url=")), "acme", endpointScopes)
+	conn := open()
+	testkit.Eventually(t, func() error { // serve makes the table
+		_, err := conn.Exec(t.Context(), statement)
+		return err
+	})
+	testkit.Eventually(t, func() error {
+		var invoices struct {
+			Data []struct {
+				Number string `json:"number"`
+				Status string `json:"client_billing_status"`
+				NetDue string `json:"net_due"`
+			} `json:"data"`
+		}
+		if err := json.Unmarshal(r.get("/v1/invoices"), &invoices); err != nil {
+			return err
+		}
+		if got := fmt.Sprint(invoices.Data); got != "[{2026-001 sent 420.00}]" {
+			return fmt.Errorf("the invoices are %s\nlogged:\n%s", got, p.log)
+		}
+		return nil
+	})
+	if out := succeed(t, url, "anomaly", "list", "--json"); strings.Contains(out, "acme") {
+		t.Errorf("anomalies: %s", out)
+	}
+}
+
 // apiTotals are the API's totals in the form of totals.sql.
 func apiTotals(t *testing.T, r reader) (rows []string) {
 	t.Helper()

@@ -8,6 +8,10 @@
 // constants). The program itself reads the log, for example to project it, through
 // eventlog.Subscriber, which is transactional.
 //
+// Publishing to a workspace that does not exist creates it, as Log.Append of eventlog does. A
+// mistyped topic makes a workspace that no key reads: if the topic comes from outside, ask
+// Log.Unknown first.
+//
 // A published entry has no trace: no webhook attempt links to the span that published it. If you
 // want the link, use Log.AppendTx of eventlog with a Tracer in the same transaction
 // (docs/operations/traces.md).

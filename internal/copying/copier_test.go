@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/copying"
@@ -484,8 +485,34 @@ func TestViews(t *testing.T) {
 		if bad := p.value(t, "SELECT count(*) FROM revenue_by_month WHERE month NOT LIKE '20__-__'"); bad != "0" {
 			t.Errorf("%s months are none", bad)
 		}
+		ages(t, p)
 	})
 }
+
+// ages checks how old unpaid invoices are. Days are those of UTC: both ends of a day count alike,
+// whatever the reader's time zone.
+func ages(t *testing.T, p *place) {
+	t.Helper()
+	id := p.value(t, "SELECT min(id) FROM unpaid_invoices")
+	for _, c := range []struct {
+		days int
+		want string
+	}{{0, "0 0-30"}, {30, "30 0-30"}, {31, "31 31-60"}, {60, "60 31-60"}, {61, "61 61-90"}, {90, "90 61-90"}, {91, "91 over 90"}} {
+		for _, clock := range []string{"T00:00:00.000Z", "T23:59:59.999Z"} {
+			for today := ""; today != utcDay(0); { // the view counts by the database's clock, and midnight can pass
+				today = utcDay(0)
+				p.change(t, "UPDATE invoices SET sent_at = '"+utcDay(c.days)+clock+"' WHERE id = '"+id+"'")
+				got := p.value(t, "SELECT days || ' ' || age FROM unpaid_invoices WHERE id = '"+id+"'")
+				if got != c.want && today == utcDay(0) {
+					t.Errorf("sent %d days ago at %s: %s, want %s", c.days, clock, got, c.want)
+				}
+			}
+		}
+	}
+}
+
+// utcDay is the day in UTC of so many days ago.
+func utcDay(ago int) string { return time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly) }
 
 // number is a number to four decimals.
 func number(t *testing.T, text string) string {

@@ -1,6 +1,8 @@
 package readers
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +10,28 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
+
+// TestTheReferenceShowsTheCommands: the guide of the API's reference shows sync and mcp, with flags that
+// they have.
+func TestTheReferenceShowsTheCommands(t *testing.T) {
+	t.Parallel()
+	guide := string(testkit.Must(os.ReadFile("../../readapi/reference/pages/guides/copy.html"))(t))
+	shown := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^(?:<pre.*<code>)?ledgerfeed-reader (.*?)(?:</code></pre>)?$`).FindAllStringSubmatch(guide, -1) {
+		c, flags, err := Root(&cli.Env{Clock: time.Now}).Find(strings.Fields(m[1]))
+		if err == nil {
+			err = c.ParseFlags(flags)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", m[0], err)
+			continue
+		}
+		shown[c.Name()] = true
+	}
+	if !shown["sync"] || !shown["mcp"] {
+		t.Errorf("the guide shows %v", shown)
+	}
+}
 
 // TestProgram: the program answers as ledgerfeed does, and has no settings but those of its log.
 func TestProgram(t *testing.T) {

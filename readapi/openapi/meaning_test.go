@@ -48,6 +48,40 @@ func TestNumbersAreDoubles(t *testing.T) {
 	}
 }
 
+// TestPeriodPointsToDates: an answer for a month does not say that weekly periods are not in it, so
+// wherever period can be given, its description does (docs/contract/decisions.md, "Dates").
+func TestPeriodPointsToDates(t *testing.T) {
+	t.Parallel()
+	var document struct {
+		Paths map[string]struct {
+			Get struct {
+				Parameters []struct{ Name, Description string }
+			}
+		}
+	}
+	info := openapi.Info{BaseURL: "https://api.example.com", DocsURL: "https://docs.example.com"}
+	if err := json.Unmarshal(testkit.Must(openapi.Document(info))(t), &document); err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for path, item := range document.Paths {
+		for _, p := range item.Get.Parameters {
+			if p.Name != "period" {
+				continue
+			}
+			found++
+			for _, want := range []string{"A month does not include weekly periods", "the answer does not say so", "use date_from and date_to"} {
+				if !strings.Contains(p.Description, want) {
+					t.Errorf("%s: period does not say %q: %s", path, want, p.Description)
+				}
+			}
+		}
+	}
+	if found != 12 { // three lists in three forms, and their totals
+		t.Errorf("%d operations have period", found)
+	}
+}
+
 // TestEveryFieldHasAMeaning: each field of each schema says what it means, in a whole
 // sentence, by itself or by the schema that it refers to.
 func TestEveryFieldHasAMeaning(t *testing.T) {

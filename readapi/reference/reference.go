@@ -165,7 +165,7 @@ func (w *writer) parse() error {
 // contents writes the content of all pages but the first, in the order of the menu.
 func (w *writer) contents(keys *signingkey.Keys) error {
 	for _, name := range []string{
-		"permissions", "following", "pages", "filters", "changing-keys", "whole-lists", "waiting", "positions", "questions", "forms", "retries", "verifying", "missing", "proof", "go-client", "typescript-client", "python-client", "generated-clients", "what-may-change",
+		"permissions", "following", "pages", "filters", "changing-keys", "whole-lists", "waiting", "positions", "questions", "forms", "retries", "verifying", "missing", "proof", "go-client", "typescript-client", "python-client", "generated-clients", "copy", "what-may-change",
 	} {
 		if err := w.write(&Page{Path: "guides/" + name, menu: "Guides"}, name+".html", w.info); err != nil {
 			return err

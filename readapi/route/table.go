@@ -289,7 +289,7 @@ func include() Param {
 func period() Param {
 	return Param{
 		Name: "period", Form: FormPeriod, Column: "period", Example: "2026-10",
-		Description: "Only rows of exactly this billing period: YYYY-MM, YYYY-Www or YYYY-BWnn. A month does not include the weekly periods in it: for all of a month, use date_from and date_to.",
+		Description: "Only rows of exactly this billing period: YYYY-MM, YYYY-Www or YYYY-BWnn. A month does not include weekly periods or periods of two weeks, even if all their days are in it, and the answer does not say so: for all of a month, use date_from and date_to.",
 	}
 }
 

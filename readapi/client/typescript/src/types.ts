@@ -1250,7 +1250,7 @@ interface components {
             updated_since?: string | Date;
             /** @description removed: the list also shows the rows that were deleted or have left the sight of the key, each at the place of the entry that took it away and with id, removed and updated_at alone. Filters find them by the values that they had last. A row that comes back is an ordinary row again. Time entries and charges can be deleted, and a charge that is no longer billed to the client leaves the list of keys without pay:read; other rows never leave. A row that no longer matches a filter is not reported: follow lists without filters that can change. */
             include?: components["schemas"]["Include"];
-            /** @description Only rows of exactly this billing period: YYYY-MM, YYYY-Www or YYYY-BWnn. A month does not include the weekly periods in it: for all of a month, use date_from and date_to. */
+            /** @description Only rows of exactly this billing period: YYYY-MM, YYYY-Www or YYYY-BWnn. A month does not include weekly periods or periods of two weeks, even if all their days are in it, and the answer does not say so: for all of a month, use date_from and date_to. */
             period?: string;
             /**
              * Format: date
@@ -1284,7 +1284,7 @@ interface components {
             updated_since?: string | Date;
             /** @description removed: the list also shows the rows that were deleted or have left the sight of the key, each at the place of the entry that took it away and with id, removed and updated_at alone. Filters find them by the values that they had last. A row that comes back is an ordinary row again. Time entries and charges can be deleted, and a charge that is no longer billed to the client leaves the list of keys without pay:read; other rows never leave. A row that no longer matches a filter is not reported: follow lists without filters that can change. */
             include?: components["schemas"]["Include"];
-            /** @description Only rows of exactly this billing period: YYYY-MM, YYYY-Www or YYYY-BWnn. A month does not include the weekly periods in it: for all of a month, use date_from and date_to. */
+            /** @description Only rows of exactly this billing period: YYYY-MM, YYYY-Www or YYYY-BWnn. A month does not include weekly periods or periods of two weeks, even if all their days are in it, and the answer does not say so: for all of a month, use date_from and date_to. */
             period?: string;
             /**
              * Format: date
@@ -1312,7 +1312,7 @@ interface components {
             updated_since?: string | Date;
             /** @description removed: the list also shows the rows that were deleted or have left the sight of the key, each at the place of the entry that took it away and with id, removed and updated_at alone. Filters find them by the values that they had last. A row that comes back is an ordinary row again. Time entries and charges can be deleted, and a charge that is no longer billed to the client leaves the list of keys without pay:read; other rows never leave. A row that no longer matches a filter is not reported: follow lists without filters that can change. */
             include?: components["schemas"]["Include"];
-            /** @description Only rows of exactly this billing period: YYYY-MM, YYYY-Www or YYYY-BWnn. A month does not include the weekly periods in it: for all of a month, use date_from and date_to. */
+            /** @description Only rows of exactly this billing period: YYYY-MM, YYYY-Www or YYYY-BWnn. A month does not include weekly periods or periods of two weeks, even if all their days are in it, and the answer does not say so: for all of a month, use date_from and date_to. */
             period?: string;
             /**
              * Format: date
