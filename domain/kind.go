@@ -51,8 +51,8 @@ type entryType[D any] struct {
 	payOnly func(*D) bool
 
 	table jsonform.Fields[D] // fields, followed by the references that are not among them
-	open  jsonform.Fields[D] // those of them that stay in the log
-	value jsonform.Fields[D] // those of fields that are detached
+	open  jsonform.Fields[D] // the fields that stay in the log
+	value jsonform.Fields[D] // the fields that are detached
 	refs  func(*D) *references
 }
 

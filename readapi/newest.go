@@ -71,7 +71,7 @@ func (r *Reader) With(ctx context.Context, ask Ask, column, value string) (*Page
 	return r.page(ctx, ask, &turn{column: column, value: value})
 }
 
-// mostNames is how many clients or contractors a search for a name looks at, those that changed last.
+// mostNames is how many clients or contractors a search for a name looks at. The ones that changed last come first.
 const mostNames = 20_000
 
 // Named reads the clients or contractors whose name has a text in it, in capitals or not, as Page does.

@@ -88,7 +88,7 @@ func run(ctx context.Context, digests io.Writer, out string, platforms []string)
 	return nil
 }
 
-// commitTime is that of the commit, so that the image does not depend on when it is made.
+// commitTime is the time of the commit, so that the image does not depend on when it is made.
 func commitTime(ctx context.Context) (time.Time, error) {
 	text, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct").Output()
 	if err != nil {

@@ -83,7 +83,7 @@ type detailedType struct {
 	Example json.RawMessage `json:"example"`
 }
 
-// fieldView is a field of an entry; its name has those of the objects around it.
+// fieldView is a field of an entry. Its name begins with the names of the objects around it.
 type fieldView struct {
 	Name     string   `json:"name"`
 	Form     string   `json:"form"`

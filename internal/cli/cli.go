@@ -189,9 +189,9 @@ func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Stat
 // Usagef makes a UsageError.
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
 
-// FlagError replaces pflag's message about a flag of a wrong form, which is
-// that of Go's parsers, by one that names the form wanted, and that about an unknown
-// flag by one that names the flag that was meant.
+// FlagError replaces two messages of pflag. The one about a wrong value comes from Go's
+// parsers; ours names the form wanted. The one about an unknown flag names the flag that
+// was meant.
 func FlagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && cmd.HasSubCommands() {

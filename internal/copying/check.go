@@ -388,7 +388,7 @@ func (h *hashes) sums() map[string]string {
 	return sums
 }
 
-// hashes are those of the batch's rows.
+// hashes are the hashes of the batch's rows.
 func (b *batch) hashes() map[string]string {
 	h := newHashes(b.list)
 	for i, t := range b.list.tables {

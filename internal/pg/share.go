@@ -283,7 +283,7 @@ func (s *Share) settle(ctx context.Context, c *pgconn.PgConn) error {
 	return nil
 }
 
-// change is SQL that makes settings of a session those of another share; empty: they are.
+// change is SQL that gives a session the settings of another share; empty: it has them.
 func change(from, to map[string]string) string {
 	if maps.Equal(from, to) {
 		return ""

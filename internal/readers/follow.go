@@ -24,7 +24,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 )
 
-// flags are those of follow.
+// flags are the flags of follow.
 type flags struct {
 	apiFlags
 

@@ -32,7 +32,7 @@ func witnessCommand(env *cli.Env) *cobra.Command {
 	return c
 }
 
-// submitFlags are those of witness submit.
+// submitFlags are the flags of witness submit.
 type submitFlags struct {
 	state, keyFile, witness, verifier string
 }

@@ -150,7 +150,7 @@ func keys() map[string]reflect.StructField {
 	return m
 }
 
-// variables returns the values of the file, overridden by those of the environment. Empty values
+// variables returns the values of the file, overridden by the environment. Empty values
 // count as unset.
 func (f *File) variables(environment map[string]string) map[string]string {
 	all := map[string]string{}

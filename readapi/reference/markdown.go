@@ -200,7 +200,7 @@ func partsOf(main *html.Node) (list [][]string) {
 	return list
 }
 
-// wordsOf returns the words of a page's text, without those of its code, each once.
+// wordsOf returns the words of a page's text, without its code, each once.
 func wordsOf(main *html.Node) []string {
 	words := strings.FieldsFunc(strings.ToLower(strings.Join(texts(main, atom.Pre), " ")), func(c rune) bool { return !unicode.IsLetter(c) && c != '_' && c != '-' })
 	slices.Sort(words)

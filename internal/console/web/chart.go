@@ -293,7 +293,7 @@ func (b *Bar) sum() (sum int64) {
 	return sum
 }
 
-// Empty returns n bars without counts, each of the given width, the first of which starts at from.
+// Empty returns n bars without counts, each of the given width. The first one starts at from.
 func Empty(from time.Time, width time.Duration, n, series int) []Bar {
 	bars := make([]Bar, n)
 	for i := range bars {

@@ -27,7 +27,7 @@ type Server struct {
 // database is the one that URL names.
 const database = "feed"
 
-// settings are those of the servers.
+// settings are the settings of the servers.
 func settings() []string {
 	return []string{
 		"max_connections=120", "shared_buffers=32MB", "fsync=off", "wal_level=replica", "max_wal_senders=8", "hot_standby=on",

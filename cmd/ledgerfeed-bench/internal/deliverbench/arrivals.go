@@ -60,13 +60,16 @@ func times(list []arrival) []time.Duration {
 	return times
 }
 
-// take returns the arrivals since the last call, in the order of their commits.
+// take returns the arrivals since the last call, in the order of their commits. An event that has not
+// arrived is not among them.
 func (a *arrivals) take() []arrival {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	list := make([]arrival, 0, len(a.commits))
 	for id, at := range a.commits {
-		list = append(list, arrival{at, max(0, a.firsts[id].Sub(at))})
+		if first, arrived := a.firsts[id]; arrived {
+			list = append(list, arrival{at, max(0, first.Sub(at))})
+		}
 	}
 	clear(a.commits)
 	slices.SortFunc(list, func(x, y arrival) int { return x.committed.Compare(y.committed) })

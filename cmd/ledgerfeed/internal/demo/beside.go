@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// portStep is added to a port that is taken, so that those of a demo stay together.
+	// portStep is added to a port that is taken, so that the ports of a demo stay together.
 	portStep = 10
 	// portTries bounds how often.
 	portTries = 20
 )
 
-// avoidTakenPorts chooses other ports where those that are used by default are taken, by
-// another demo for example, and says so. A port that somebody chose stays.
+// avoidTakenPorts chooses other ports where the default ones are taken, by another demo for
+// example, and says so. A port that somebody chose stays.
 func avoidTakenPorts(ctx context.Context, env *operate.Env) error {
 	for _, s := range env.InForce() {
 		if s.From != settings.FromDefault || !strings.HasSuffix(s.Variable, "_LISTEN") {

@@ -75,8 +75,7 @@ func (s *saved) save() error {
 	return nil
 }
 
-// makeKeys makes those of the two keys that are not live any more, or not there
-// yet.
+// makeKeys makes each of the two keys that is missing or no longer works.
 func (s *saved) makeKeys(ctx context.Context, store *access.Store, now time.Time) error {
 	changed := false
 	for _, k := range []struct {

@@ -138,8 +138,8 @@ and whether somebody is back whom ledgerfeed append --forgotten has to forget ag
 	return c
 }
 
-// examine runs checks. One that cannot be made is a finding, too. Without the tables of
-// this version, those of what they hold are left out.
+// examine runs checks. A check that cannot be made is a finding, too. If the database lacks the
+// tables of this version, the checks of what is in them are left out.
 func examine(ctx context.Context, x *examination, all []check) (list []Finding) {
 	unfit := false
 	for _, c := range all {

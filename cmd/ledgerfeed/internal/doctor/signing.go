@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/reference"
 )
 
-// checkSigningKey compares the key that signs here with those that the service shows to
+// checkSigningKey compares the key that signs here with the keys that the service shows to
 // others at its public address. A service without one signs nothing, which is a choice.
 func checkSigningKey(ctx context.Context, x *examination) ([]Finding, error) {
 	set := &x.env.Settings
@@ -39,7 +39,7 @@ func checkSigningKey(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	if strings.Join(shown, " ") != strings.Join(own, " ") {
 		return []Finding{{
-			Level: Error, Text: fmt.Sprintf("what this process would sign is not checked with the keys that %s shows", address),
+			Level: Error, Text: fmt.Sprintf("this process signs with keys that %s does not list", address),
 			Do: "give every process the same LEDGERFEED_SIGNING_KEY and LEDGERFEED_BASE_URL, and restart those that serve",
 		}}, nil
 	}

@@ -28,12 +28,12 @@ func TestSigningKey(t *testing.T) {
 	t.Cleanup(service.Close)
 	newPatient(t, "LEDGERFEED_BASE_URL="+service.URL).finds("signing key", OK, "nothing is signed")
 	p := newPatient(t, "LEDGERFEED_BASE_URL="+service.URL, "LEDGERFEED_SIGNING_KEY="+key+","+older)
-	p.finds("signing key", Error, "is not checked with the keys that")
+	p.finds("signing key", Error, "signs with keys that")
 	keys := testkit.Must(proof.ReadKeys(p.env))(t)
 	for i, k := range testkit.Must(keys.Verifiers(service.Listener.Addr().String()))(t) {
 		shown += k + "\n"
 		if i == 0 {
-			p.finds("signing key", Error, "is not checked with the keys that")
+			p.finds("signing key", Error, "signs with keys that")
 		}
 	}
 	p.finds("signing key", OK, "2, as ")

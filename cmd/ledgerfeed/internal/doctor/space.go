@@ -118,7 +118,7 @@ func checkSize(ctx context.Context, x *examination) ([]Finding, error) {
 // manyDead is how many dead rows a table may have before their share counts.
 const manyDead = 100_000
 
-// checkDeadRows looks for tables of which vacuum removes less than is changed. Autovacuum
+// checkDeadRows looks for tables where vacuum removes less than is changed. Autovacuum
 // starts at a fifth of the live rows at most, if nothing holds it back.
 func checkDeadRows(ctx context.Context, x *examination) ([]Finding, error) {
 	var (

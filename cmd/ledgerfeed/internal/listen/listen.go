@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 )
 
-// flags are those of webhook listen.
+// flags are the flags of webhook listen.
 type flags struct {
 	port        int
 	secrets     []string

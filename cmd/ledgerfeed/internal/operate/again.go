@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 )
 
-// defaultDataDir is that of LEDGERFEED_DATA_DIR.
+// defaultDataDir is the default of LEDGERFEED_DATA_DIR.
 const defaultDataDir = ".ledgerfeed"
 
 // Again is how a person calls this program in another terminal, in any directory, so that

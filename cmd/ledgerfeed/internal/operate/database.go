@@ -23,7 +23,7 @@ import (
 type Database struct {
 	URL    string
 	Direct string          // of PostgreSQL itself, for what needs a session; empty: as URL
-	Pooled bool            // URL is that of a pooler in transaction mode
+	Pooled bool            // URL leads to a pooler in transaction mode
 	local  *localpg.Server // nil with a DATABASE_URL
 }
 

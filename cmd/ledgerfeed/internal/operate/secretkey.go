@@ -21,9 +21,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
 )
 
-// Keyring has the keys that encrypt and decrypt webhooks' secrets: those of
-// LEDGERFEED_SECRET_KEY, or without it those of the file in the data directory, which
-// is made at the first use of a database that has never had a key. The error is a
+// Keyring has the keys that encrypt and decrypt webhooks' secrets. They are in
+// LEDGERFEED_SECRET_KEY, or without it in a file of the data directory, which is made at
+// the first use of a database that has never had a key. The error is a
 // *keyring.MissingError when the database needs other keys.
 func (e *Env) Keyring(ctx context.Context, db *Database, pool pg.DB) (*keyring.Keyring, error) {
 	k, err := e.ReadKeyring(db)

@@ -69,9 +69,9 @@ const fileName = "signing.key"
 // ErrNoKey means that nothing can be signed.
 var ErrNoKey = errors.New("there is no key to sign with: ledgerfeed signing-key new makes one for LEDGERFEED_SIGNING_KEY, which every process needs that serves this database")
 
-// Keys has the keys that notes are signed with: those of LEDGERFEED_SIGNING_KEY, or
-// without it, with the program's own PostgreSQL, those of a file in the data directory,
-// which is made at the first use. Nil: there are none. With a DATABASE_URL none is made,
+// Keys has the keys that notes are signed with. They are in LEDGERFEED_SIGNING_KEY, or
+// without it, with the program's own PostgreSQL, in a file of the data directory, which is
+// made at the first use. Nil: there are none. With a DATABASE_URL none is made,
 // because other processes may serve the same database, and each would sign with its own.
 func Keys(ctx context.Context, e *operate.Env) (*signingkey.Keys, error) {
 	k, err := ReadKeys(e)

@@ -60,8 +60,8 @@ func (f *flags) check() error {
 	return nil
 }
 
-// Connections of a worker: two of its pool, and one for temporary tables; and those of the
-// command beside them.
+// A worker has two connections of its pool, and one for temporary tables. The command has others
+// beside them.
 const (
 	eachWorker        = 3
 	leastOwn, mostOwn = 2, 8
@@ -448,7 +448,7 @@ type keptCheckpoint struct {
 }
 
 // readKept reads checkpoints from files, each a signed note, which must be of one workspace.
-// keys is a file with verifier keys; empty: those of this process.
+// keys is a file with verifier keys; empty: the keys of this process.
 func readKept(env *operate.Env, workspace *string, files []string, keys string) (list []keptCheckpoint, err error) {
 	if len(files) == 0 && keys != "" {
 		return nil, cli.Usagef("--verifier-keys is for --checkpoint, which is missing")

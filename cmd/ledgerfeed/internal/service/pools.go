@@ -36,7 +36,7 @@ func NewPools() *Pools {
 	}
 }
 
-// Add adds a pool: that of the database, without a name, or one of connections to standbys.
+// Add adds a pool: the pool of the database, without a name, or a pool of connections to standbys.
 func (p *Pools) Add(name string, pool *pg.Pool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +50,7 @@ func (p *Pools) AddShare(s *pg.Share) {
 	p.shares = append(p.shares, s)
 }
 
-// all are those that were added so far.
+// all returns what was added so far.
 func (p *Pools) all() ([]namedPool, []*pg.Share) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

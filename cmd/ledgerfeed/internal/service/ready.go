@@ -31,7 +31,7 @@ type probe struct {
 	run  func(context.Context) error
 }
 
-// probes are those of all roles of a process, with their last outcome.
+// probes are the probes of all roles of a process, with their last outcome.
 type probes struct {
 	list []probe
 
@@ -196,7 +196,7 @@ func reasonOf(err error) string {
 const askTimeout = 5 * time.Second
 
 // AdminURL is where the process of this machine that listens at the address for operators
-// can be asked: where it listens at all addresses, at that of the machine itself.
+// can be asked. A process that listens at all addresses is asked at 127.0.0.1.
 func AdminURL(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	ip, ipErr := netip.ParseAddr(host)
@@ -248,9 +248,9 @@ const schemaInterval = 2 * time.Second
 var ErrStoppedWaiting = errors.New("ended while it waited for a migration of the database")
 
 // awaitSchema waits until the schema of the database fits the program and its account may
-// read the tables. Only operators are answered meanwhile, with what is to be done: a
-// process that ended instead would be started again and again, and orchestrators take one
-// that is alive and not ready for a reason to keep those of the version before.
+// read the tables. Only operators are answered meanwhile, with what is to be done. A
+// process that ended instead would be started again and again. While it is alive and not
+// ready, orchestrators keep the processes of the version before.
 func (s *Service) awaitSchema(ctx context.Context) error {
 	reason, err := schemaFault(ctx, s.database.URL)
 	if err != nil || reason == "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// recordRetention adds a line to the audit trail when the retention is another one
-// than that of the process that was started before: what is past it is deleted.
+// recordRetention adds a line to the audit trail when the retention differs from that of
+// the process that was started before, because what is past the retention is deleted.
 func (s *Service) recordRetention(ctx context.Context) error {
 	ctx = audit.AsService(ctx)
 	retention, now := s.env.Settings.Retention, s.env.Clock().UTC()

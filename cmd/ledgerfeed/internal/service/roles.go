@@ -59,7 +59,7 @@ const (
 // AdminListener is the listener that every serving process has.
 const AdminListener = "admin"
 
-// Roles are those that a process has where none are chosen, in the order in which they
+// Roles are the roles of a process for which none are chosen, in the order in which they
 // start.
 func Roles() []string { return []string{RoleAPI, RoleProject, RoleDeliver, RoleConsole} }
 
@@ -458,12 +458,12 @@ func prepareRelay(s *Service, control *pg.Share) error {
 	return nil
 }
 
-// pageOptions are those of a pool that reads pages.
+// pageOptions are the options of a pool that reads pages.
 func pageOptions() pg.Options {
 	return pg.Options{ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true}
 }
 
-// listOptions are those of a pool that reads whole lists.
+// listOptions are the options of a pool that reads whole lists.
 func listOptions(set *settings.Settings) pg.Options {
 	return pg.Options{ReadBuffer: readapi.ReadBuffer, Settings: readapi.WholeListPoolSettings(set.WholeListTimeout), CancelStatements: true}
 }

@@ -1,6 +1,6 @@
 // This file has the metrics that tell the state of the whole service, as its
-// database has it, and those of connection pools. Every serving process offers the
-// former, with the same values: take the maximum over the processes.
+// database has it, and the metrics of connection pools. Every serving process offers the
+// state, with the same values: take the maximum over the processes.
 
 package service
 

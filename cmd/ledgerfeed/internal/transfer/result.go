@@ -82,8 +82,8 @@ type newWorkspaces struct {
 	named     int
 }
 
-// absent returns those of the drafts' workspaces that do not exist yet, but for known
-// ones. A failure is no concern of the append, which meets it as well.
+// absent returns the workspaces of the drafts that do not exist yet, except known ones. It
+// reports no failure, because the append meets the same one.
 func (n *newWorkspaces) absent(ctx context.Context, drafts []domain.Draft, known map[string]int64) map[string]bool {
 	asked := map[string]bool{}
 	if n == nil || n.forbidden {

@@ -156,7 +156,7 @@ func (s *streamer) existing(ctx context.Context, batch []numbered, err error) (_
 	return batch, false, err
 }
 
-// collect waits for a line and returns it with those that have come with it. It
+// collect waits for a line and returns it with the lines that have come with it. It
 // returns end when there are no more.
 func collect(ctx context.Context, lines <-chan streamed) (batch []numbered, end bool, err error) {
 	select {
