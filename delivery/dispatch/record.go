@@ -142,10 +142,10 @@ func (d *Dispatcher) release(ctx context.Context, lease string, releases []sched
 }
 
 // record writes all parts of a record, and what more queues, in one round trip and one transaction.
-// Repeating it after an
-// error is safe: a first attempt that is stored already is not stored again, and a later attempt is
-// added only if the right number came before it. The error satisfies leaseIsOver if nothing was
-// written because the lease has ended or the clock is wrong, and pg.Locked if a row was locked.
+// Repeating it after an error is safe: a first attempt that is stored already is not stored again,
+// and a later attempt is added only if the right number came before it. The error satisfies
+// leaseIsOver if nothing was written because the lease has ended or the clock is wrong, and pg.Locked
+// if a row was locked.
 func (s *store) record(ctx context.Context, r *scheduler.Record, now time.Time, more func(*pgx.Batch)) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()

@@ -125,15 +125,15 @@ func (d *Dispatcher) recover(ctx context.Context, c *scheduler.HealthChange) err
 			return err
 		}
 	}
-	_, err := d.store.pool.Exec(ctx, `
+	if due > 0 {
+		d.logger.InfoContext(ctx, "a webhook works again; what waits for it is sent now", "messages", due, "workspace", c.Key.WorkspaceID, "webhook", c.Key.WebhookID, "host", c.Endpoint.URL.Host)
+	}
+	// It keeps a connection while it waits for a lock, so it does not wait long.
+	err := d.store.limited(ctx, `
 		UPDATE webhook SET failures = failures - 'recovered'
 		 WHERE workspace_id = $1 AND webhook_id = $2 AND failures -> 'recovered' = to_jsonb($3::bigint)`, r.WorkspaceID, r.WebhookID, c.At.UnixMilli())
 	if err != nil {
 		return fmt.Errorf("note that %s has recovered: %w", r.WebhookID, err)
 	}
-	if due == 0 {
-		return nil
-	}
-	d.logger.InfoContext(ctx, "a webhook works again; what waits for it is sent now", "messages", due, "workspace", c.Key.WorkspaceID, "webhook", c.Key.WebhookID, "host", c.Endpoint.URL.Host)
 	return nil
 }

@@ -123,7 +123,9 @@ type Notification struct {
 // Store is Queue in a transaction.
 func (m *Mailer) Store(ctx context.Context, tx pgx.Tx, n *Notification) error {
 	b := &pgx.Batch{}
-	m.Queue(b, n)
+	if m.Queue(b, n); b.Len() == 0 {
+		return nil
+	}
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("store a mail about webhook %s: %w", n.WebhookID, err)
 	}

@@ -254,8 +254,8 @@ func (s *mysqlSource) Next(ctx context.Context) (*Batch, error) {
 	return b, nil
 }
 
-// waiting selects the messages that are not done. Without the key, those that are done would be read
-// each time.
+// waiting selects the messages that are not done. Without the key, each read would pass all messages
+// that are done.
 func (s *mysqlSource) waiting() string {
 	return " FROM " + s.schema.MessagesTable(s.topic) + " AS m FORCE INDEX (acked) WHERE m.acked = FALSE"
 }

@@ -258,8 +258,8 @@ func (b *requestsListBody) setLinks(q *requestsQuery, f *found) {
 	}
 }
 
-// keys returns the ids and names of the workspace's keys, and the ids of those that see no more than
-// the session; nil: the session sees everything. The session is not shown what the other keys read.
+// keys returns the ids and names of the workspace's keys. open has the ids of the keys that see no more
+// than the session; nil: the session sees everything. The session is not shown what the other keys read.
 func (p *Requests) keys(r *web.Request) (list []web.Pair, open []string, err error) {
 	records, err := p.Keys.List(r.Context(), r.Session.WorkspaceID)
 	if err != nil {

@@ -180,7 +180,7 @@ var flashes = map[string]string{
 	"sent-again":         "The delivery is being sent again.",
 	"retried":            "The next attempt is being made now.",
 	"several-sent-again": "The deliveries that you selected are being sent again.",
-	"some-sent-again":    "Of the deliveries that you selected, those that had failed or were cancelled are being sent again. The others were pending or had succeeded.",
+	"some-sent-again":    "Of the deliveries that you selected, the failed and cancelled ones are being sent again. The others were pending or had succeeded.",
 	"none-sent-again":    "Nothing was sent again. Select deliveries that have failed or were cancelled.",
 	"forgotten":          "The deletion has begun. Names and texts are gone from every page and answer within a few seconds.",
 	"settings-saved":     "Saved.",

@@ -1,12 +1,12 @@
 // Package producer has the keys of producers that append over HTTP: making, changing and checking
-// them. Their form is not that of API keys, so that neither kind opens the other's door.
+// them. They have another form than API keys, so that neither kind opens the other's door.
 //
 // What it promises:
 //
 //   - A secret leaves the package once, when it is made. The database holds its SHA-256.
 //   - A key that was revoked or rotated is refused by every instance within a second.
 //   - A key that was just made works at once, on every instance.
-//   - Invented keys share queries, of which MaxLookUps run at a time.
+//   - Look-ups of invented keys share queries. At most MaxLookUps queries run at a time.
 //
 // A [Store] changes keys and a [Directory] checks them.
 package producer

@@ -60,7 +60,7 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 // Socket is where it answers without a password, as root.
 func (s *Server) Socket() string { return filepath.Join(s.dir, "s") }
 
-// user says that it runs as whoever runs the test, also as root.
+// user makes it run as the user who runs the test, even as root.
 func (s *Server) user() string { return "--user=" + testkit.Must(user.Current())(s.t).Username }
 
 // certify makes a certificate that is its own authority.
