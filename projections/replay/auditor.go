@@ -35,6 +35,8 @@ type AuditorConfig struct {
 
 	Rate int           // the most entries and rows per second; default 5,000
 	Idle time.Duration // before the first audit, and while no workspace is due; default a minute
+
+	Memory int64 // see Config.Memory
 }
 
 // Auditor slowly verifies every workspace in the background, again and again. Before that it
@@ -119,7 +121,7 @@ func NewAuditor(cfg AuditorConfig) (*Auditor, error) {
 	limit := NewRateLimiter(cfg.Rate)
 	var err error
 	a.replay, err = New(Config{
-		Pool: cfg.Pool, Changes: cfg.Changes, Sessions: cfg.Sessions, Direct: cfg.Direct, Clock: cfg.Clock, Rules: cfg.Rules, Workers: 1, Notify: cfg.Notify,
+		Pool: cfg.Pool, Changes: cfg.Changes, Sessions: cfg.Sessions, Direct: cfg.Direct, Clock: cfg.Clock, Rules: cfg.Rules, Workers: 1, Memory: cfg.Memory, Notify: cfg.Notify,
 		Limit: func(ctx context.Context, n int) error {
 			if err := limit(ctx, n); err != nil {
 				return err

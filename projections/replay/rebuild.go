@@ -112,7 +112,16 @@ func (l *logFaults) refusal() string {
 }
 
 // rebuild rebuilds one workspace.
-func (r *Replayer) rebuild(ctx context.Context, w workspaceSize, scope rebuildScope) (Rebuilt, error) {
+func (r *Replayer) rebuild(ctx context.Context, w workspaceSize, scope rebuildScope) (b Rebuilt, err error) {
+	err = r.withMemory(ctx, w, func(ctx context.Context, w workspaceSize) error {
+		b, err = r.rebuildWithin(ctx, w, scope)
+		return err
+	})
+	return b, err
+}
+
+// rebuildWithin rebuilds one workspace in the memory that it has.
+func (r *Replayer) rebuildWithin(ctx context.Context, w workspaceSize, scope rebuildScope) (Rebuilt, error) {
 	began := time.Now()
 	b := Rebuilt{WorkspaceID: w.id}
 	var faults logFaults

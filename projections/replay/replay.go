@@ -93,8 +93,7 @@ const (
 	shadowCost = 8
 )
 
-// forEach calls do for all workspaces, or the one with the id, in parallel, as far as the memory
-// allows, and done with every result, one call at a time. The first error cancels the rest and is
+// forEach calls do for all workspaces, or the one with the id, in parallel, and done with every result, one call at a time. The first error cancels the rest and is
 // returned; doing names the work in it.
 func forEach[T any](ctx context.Context, r *Replayer, workspaceID, doing string, do func(context.Context, workspaceSize) (T, error), done func(T)) error {
 	list, err := r.sizes(ctx, workspaceID)
@@ -106,45 +105,79 @@ func forEach[T any](ctx context.Context, r *Replayer, workspaceID, doing string,
 	var mu sync.Mutex
 	for _, w := range list {
 		group.Go(func() error {
-			return r.withMemory(ctx, w, func(ctx context.Context, w workspaceSize) error {
-				result, err := do(ctx, w)
-				if err != nil {
-					return fmt.Errorf("%s %s: %w", doing, w.id, err)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				done(result)
-				return nil
-			})
+			result, err := do(ctx, w)
+			if err != nil {
+				return fmt.Errorf("%s %s: %w", doing, w.id, err)
+			}
+			r.cfg.Progress.WorkspacesDone.Add(1)
+			mu.Lock()
+			defer mu.Unlock()
+			done(result)
+			return nil
 		})
 	}
 	return group.Wait()
 }
 
-// withMemory calls do once there is memory for the workspace, or for its shadow
-// tables when it is too large.
+// errOutgrown means that there is no memory for the entries that a workspace got while it was folded.
+var errOutgrown = errors.New("the log has outgrown the memory")
+
+// withMemory calls do once there is memory for the workspace, or for its shadow tables if it is too
+// large. It calls do again, with shadow tables, after errOutgrown.
 func (r *Replayer) withMemory(ctx context.Context, w workspaceSize, do func(context.Context, workspaceSize) error) error {
 	if !r.tooLarge(w) {
 		if err := r.readBytes(ctx, &w); err != nil {
 			return err
 		}
 	}
-	need := w.memory()
-	if r.tooLarge(w) {
-		need = min(shadowBytes, r.cfg.Memory)
+	err := errOutgrown
+	if !r.tooLarge(w) {
+		err = r.holding(ctx, w.memory(), func(b *budget) error {
+			w.budget = b
+			return do(ctx, w)
+		})
 	}
-	if err := r.memory.Acquire(ctx, need); err != nil {
-		return context.Cause(ctx)
-	}
-	defer r.memory.Release(need)
-	if r.tooLarge(w) {
-		r.cfg.Progress.OverMemory.Add(1)
-	}
-	if err := do(ctx, w); err != nil {
+	if !errors.Is(err, errOutgrown) {
 		return err
 	}
-	r.cfg.Progress.WorkspacesDone.Add(1)
-	return nil
+	w.budget = nil
+	r.cfg.Progress.OverMemory.Add(1)
+	return r.holding(ctx, min(shadowBytes, r.cfg.Memory), func(*budget) error { return do(ctx, w) })
+}
+
+// holding calls do while so many bytes of Config.Memory are held.
+func (r *Replayer) holding(ctx context.Context, bytes int64, do func(*budget) error) error {
+	if err := r.memory.Acquire(ctx, bytes); err != nil {
+		return context.Cause(ctx)
+	}
+	b := &budget{of: r.memory, held: bytes}
+	defer func() { r.memory.Release(b.held) }()
+	return do(b)
+}
+
+// budget is the part of Config.Memory that a workspace holds while it is folded in memory.
+type budget struct {
+	of     *semaphore.Weighted
+	held   int64         // bytes
+	folded workspaceSize // what is in memory
+}
+
+// add counts entries that were folded. It is false if they are more than at the beginning, and there
+// is no memory left for them.
+func (b *budget) add(page []logRow) bool {
+	b.folded.entries += int64(len(page))
+	for i := range page {
+		b.folded.bytes += int64(len(page[i].Data) + len(page[i].Value))
+	}
+	more := b.folded.memory() - b.held
+	if more <= 0 {
+		return true
+	}
+	if !b.of.TryAcquire(more) {
+		return false
+	}
+	b.held += more
+	return true
 }
 
 // tooLarge reports whether the rows of a workspace take more than Config.Memory.
@@ -154,7 +187,8 @@ func (r *Replayer) tooLarge(w workspaceSize) bool { return w.memory() > r.cfg.Me
 type workspaceSize struct {
 	id      string
 	entries int64
-	bytes   int64 // of the entries' data; 0: not read yet
+	bytes   int64   // of the entries' data; 0: not read yet
+	budget  *budget // nil: the workspace is folded into shadow tables
 }
 
 // memory estimates the bytes that the fold of the workspace takes. The texts of an entry may be in

@@ -41,11 +41,7 @@ func (r *Replayer) Restore(ctx context.Context, workspaceID string, position int
 	case !skipped:
 		return Rebuilt{}, &NotSkippedError{workspaceID, position}
 	}
-	var b Rebuilt
-	err = r.withMemory(ctx, list[0], func(ctx context.Context, w workspaceSize) (err error) {
-		b, err = r.rebuild(ctx, w, rebuildScope{restored: position})
-		return err
-	})
+	b, err := r.rebuild(ctx, list[0], rebuildScope{restored: position})
 	if err != nil {
 		return Rebuilt{}, fmt.Errorf("restore position %d of %s: %w", position, workspaceID, err)
 	}

@@ -54,14 +54,38 @@ func (r *Replayer) Verify(ctx context.Context, q VerifyRequest, each func(Differ
 }
 
 // verify verifies one workspace.
-func (r *Replayer) verify(ctx context.Context, w workspaceSize, q VerifyRequest, report func(Difference)) (Verification, error) {
+func (r *Replayer) verify(ctx context.Context, w workspaceSize, q VerifyRequest, report func(Difference)) (v Verification, err error) {
+	type place struct{ resource, id, field string }
+	reported, again := map[place]struct{}{}, false
+	err = r.withMemory(ctx, w, func(ctx context.Context, w workspaceSize) error {
+		v, err = r.verifyWithin(ctx, w, q, func(d Difference) {
+			at := place{d.Resource, d.ID, d.Field}
+			if _, ok := reported[at]; again && ok {
+				return
+			}
+			if !again && len(reported) < mostRemembered {
+				reported[at] = struct{}{}
+			}
+			report(d)
+		})
+		again = true // a workspace that outgrows the memory is verified from its start
+		return err
+	})
+	return v, err
+}
+
+// mostRemembered is how many differences are not reported again when a workspace is verified again.
+const mostRemembered = 10_000
+
+// verifyWithin verifies one workspace in the memory that it has.
+func (r *Replayer) verifyWithin(ctx context.Context, w workspaceSize, q VerifyRequest, report func(Difference)) (Verification, error) {
 	began := time.Now()
 	v := Verification{WorkspaceID: w.id}
 	var mu sync.Mutex // the log is checked and folded in different goroutines
 	count := func(d Difference) {
 		mu.Lock()
+		defer mu.Unlock()
 		v.Differences++
-		mu.Unlock()
 		report(d)
 	}
 	f, err := r.fold(ctx, w, newLogCheck(w.id, q.Since, count))

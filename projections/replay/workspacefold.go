@@ -40,7 +40,7 @@ type workspaceFold struct {
 func (r *Replayer) fold(ctx context.Context, w workspaceSize, check *logCheck) (*workspaceFold, error) {
 	f := r.foldWithoutRows(w.id, check)
 	f.size = w
-	if !r.tooLarge(w) {
+	if w.budget != nil {
 		f.rows = newMemoryStore(r.tables, f.apply)
 		return f, nil
 	}
@@ -141,7 +141,7 @@ func (f *workspaceFold) limitRate(ctx context.Context, n int) error {
 	if f.locked {
 		return nil
 	}
-	if f.tooLarge(f.size) {
+	if _, inTables := f.rows.(*shadowStore); inTables {
 		n *= shadowCost
 	}
 	return f.cfg.Limit(ctx, n)
@@ -227,6 +227,9 @@ func (f *workspaceFold) foldPage(ctx context.Context, page []logRow) (err error)
 		} else if f.onSkip != nil {
 			f.onSkip(&page[i].Entry)
 		}
+	}
+	if f.size.budget != nil && !f.size.budget.add(page) {
+		return errOutgrown
 	}
 	if err := f.rows.fold(ctx, entries); err != nil {
 		return err

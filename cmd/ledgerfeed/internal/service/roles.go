@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -322,9 +323,11 @@ func (s *Service) prepareProjector(ctx context.Context, control *pg.Share) error
 	}
 	s.Add("forgetting", eventlog.NewForgetter(s.shared, s.env.Logger).Run)
 	s.Add("counts of events", rollup.NewEvents(s.shared, s.env.Clock, s.env.Logger).Run)
+	const auditMemory = 64 << 20 // beside requests, with a heap that may be five times what is in use
 	auditor, err := replay.NewAuditor(replay.AuditorConfig{
 		Pool: s.shared.With(replay.PoolSettings()), Changes: s.share(verification, replay.PoolSettings()), Sessions: s.share(sessions, replay.PoolSettings()), Direct: s.database.Direct, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
 		Every: s.env.Settings.AuditEvery, ConvertOnly: s.env.Settings.AuditEvery == 0, Rate: s.env.Settings.AuditRate, Notify: s.notifier.Notify,
+		Memory: min(auditMemory, debug.SetMemoryLimit(-1)/4),
 	})
 	if err != nil {
 		return err
