@@ -85,7 +85,7 @@ func TestRefusals(t *testing.T) {
 		arguments m
 		want      []string
 	}{
-		{"list_time_entries", nil, []string{"more than 60000 bytes", "nothing is cut", "Narrow it with updated_since, period, date_from, date_to, client_id, contractor_id, status", "fewer fields", "total_time_entries"}},
+		{"list_time_entries", nil, []string{"more than 60000 bytes", "nothing is cut", "Narrow it with updated_since, period, date_from, date_to, client_id, contractor_id, status", "(containing)", "fewer fields", "total_time_entries"}},
 		{"list_events", nil, []string{"more than 60000 bytes", "Narrow it with type, created_since", "limit=100 and cursor"}},
 		{"list_invoices", m{"cleint_id": "cl_1"}, []string{`list_invoices has no argument "cleint_id"`, "client_id"}},
 		{"list_invoices", m{"limit": 5}, []string{`no argument "limit"`}},
@@ -233,6 +233,36 @@ func TestLongHistory(t *testing.T) {
 	if d := differs(m{"count": 1.0, "ids": []any{"cl_1"}, "data": []any{m{"balance": "10.10"}}}, answer); d != "" {
 		t.Error(d)
 	}
+}
+
+// TestContaining: among more rows than an answer has, those with a text are found by a part of it,
+// whatever its capitals and accents.
+func TestContaining(t *testing.T) {
+	t.Parallel()
+	s := readapitest.New(t)
+	var drafts []domain.Draft
+	for i := range 1200 {
+		drafts = append(drafts, readapitest.Line(t, `"type":"client.recorded","data":{"client_id":"cl_%d","name":"A client with a name that makes answers long, number %d"}`, i, i))
+	}
+	drafts = append(drafts,
+		readapitest.Line(t, `"type":"client.recorded","data":{"client_id":"cl_z","name":"Zürich West"}`),
+		readapitest.Line(t, `"type":"client.recorded","data":{"client_id":"cl_o","name":"Олена ΑΘΗΝΆ Zu\u0308rich"}`))
+	s.Grow(drafts...)
+	a := connect(t, s, "acme", access.AllPermissions()...)
+	type m = map[string]any
+	_, refusal := a.ask(t, "list_clients", nil)
+	says(t, "all clients", refusal, "too long", "rows that contain a text (containing)")
+	for text, ids := range map[string][]any{
+		"ZURICH": {"cl_z", "cl_o"}, "zürich w": {"cl_z"}, "олена": {"cl_o"}, "αθηνα": {"cl_o"}, "number 1199": {"cl_1199"}, "nobody": {},
+		"recorded": {}, "client_id": {}, // names of types and fields are no texts of a row
+	} {
+		answer, refusal := a.ask(t, "list_clients", m{"containing": text, "fields": []string{"id"}})
+		if d := differs(m{"count": float64(len(ids)), "ids": ids, "log_position": 1202.0}, answer); d != "" {
+			t.Errorf("%q: %s%s", text, refusal, d)
+		}
+	}
+	_, refusal = a.ask(t, "list_clients", m{"containing": ""})
+	says(t, "no text", refusal, "containing is empty")
 }
 
 // TestManyRows: an answer with more rows than a page has all of them, at one position, and totals over

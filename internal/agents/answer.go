@@ -67,7 +67,7 @@ func (e *tooLongError) Error() string {
 	var ways []string
 	for _, a := range e.tool.arguments {
 		switch a.name {
-		case argFields, "include", "limit", "cursor":
+		case argFields, argContaining, "include", "limit", "cursor":
 		default:
 			if !a.required {
 				ways = append(ways, a.name)
@@ -80,7 +80,7 @@ func (e *tooLongError) Error() string {
 	}
 	switch e.tool.kind {
 	case list:
-		text += " Or ask for fewer fields of the rows (fields)."
+		text += " Or ask for rows that contain a text (containing), or for fewer fields of the rows (fields)."
 		if e.tool.sibling != "" {
 			text += " " + e.tool.sibling + " counts and adds up rows without listing them."
 		}

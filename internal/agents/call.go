@@ -10,8 +10,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/text/cases"
+	"golang.org/x/text/runes"
+	"golang.org/x/text/transform"
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/ledgerfeed/ledgerfeed/readapi/client"
 )
@@ -167,7 +172,7 @@ func readList(ctx context.Context, api *client.Client, path string, query url.Va
 
 // list reads a list.
 func (t *tool) list(ctx context.Context, api *client.Client, given url.Values) (*answer, error) {
-	fields := take(given, argFields)
+	fields, has := take(given, argFields), strings.Join(take(given, argContaining), "")
 	for _, name := range fields {
 		if !slices.Contains(t.fields, name) {
 			return nil, fmt.Errorf("fields: rows have no field %q. They have: %s", name, strings.Join(t.fields, ", "))
@@ -175,11 +180,49 @@ func (t *tool) list(ctx context.Context, api *client.Client, given url.Values) (
 	}
 	a := &answer{}
 	var err error
-	a.Position, err = readList(ctx, api, t.path, given, func(row json.RawMessage) error { return a.add(t, row, fields) })
+	a.Position, err = readList(ctx, api, t.path, given, func(row json.RawMessage) error {
+		if has != "" {
+			var value any
+			if err := json.Unmarshal(row, &value); err != nil {
+				return fmt.Errorf("read a row of %s: %w", t.path, err)
+			}
+			if !hasText(value, folded(has)) {
+				return nil
+			}
+		}
+		return a.add(t, row, fields)
+	})
 	if err != nil {
 		return nil, err
 	}
 	return a.ofRows()
+}
+
+// hasText says whether one of the texts in a JSON value contains a folded text.
+func hasText(value any, text string) bool {
+	switch value := value.(type) {
+	case string:
+		return strings.Contains(folded(value), text)
+	case []any:
+		return slices.ContainsFunc(value, func(one any) bool { return hasText(one, text) })
+	case map[string]any:
+		for _, one := range value {
+			if hasText(one, text) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// folded is a text without capitals and accents.
+func folded(text string) string {
+	fold := transform.Chain(norm.NFKD, runes.Remove(runes.In(unicode.Mn)), cases.Fold())
+	plain, _, err := transform.String(fold, text)
+	if err != nil {
+		return text // not reached: none of the three refuses a text
+	}
+	return plain
 }
 
 // feed reads events. Pages of the feed follow each other without a gap, so they are one answer.

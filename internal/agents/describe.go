@@ -45,6 +45,7 @@ type argument struct {
 const (
 	argID           = "id"
 	argType         = "type"
+	argContaining   = "containing"
 	argFields       = "fields"
 	argHistory      = "history"
 	argHistorySince = "history_since"
@@ -155,7 +156,10 @@ func (d *document) tool(at string, k kind) *tool {
 	}
 	if k == list {
 		t.fields = d.fields(p)
-		t.arguments = append(t.arguments, argument{name: argFields, schema: map[string]any{
+		t.arguments = append(t.arguments, argument{name: argContaining, schema: map[string]any{
+			"type": "string", "minLength": 1, "examples": []any{"zurich"},
+			"description": "Only rows that have this text in one of their fields, such as a part of a name or a number. Capitals and accents do not matter.",
+		}}, argument{name: argFields, schema: map[string]any{
 			"type": "array", "items": map[string]any{"type": "string", "enum": t.fields}, "minItems": 1, "uniqueItems": true,
 			"description": "Only these fields of each row, and its id. It makes long answers shorter.",
 		}})
