@@ -10,7 +10,7 @@ import sys
 
 import yaml
 
-LISTENS = {"api": ("LEDGERFEED_LISTEN", 8080), "console": ("LEDGERFEED_CONSOLE_LISTEN", 8081), "admin": ("LEDGERFEED_ADMIN_LISTEN", 9090)}
+LISTENS = {"api": ("LEDGERFEED_LISTEN", 8080), "console": ("LEDGERFEED_CONSOLE_LISTEN", 8081), "ingest-api": ("LEDGERFEED_INGEST_LISTEN", 8082), "admin": ("LEDGERFEED_ADMIN_LISTEN", 9090)}
 VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
 PROGRAMS_OWN = {"GOGC", "GOMEMLIMIT", "PGSSLROOTCERT", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"}
 
@@ -87,7 +87,7 @@ class Checker:
         self.expect({"ledgerfeed/role-" + r for r in roles} == {l for l in labels if l.startswith("ledgerfeed/role-")}, name, "its labels are not its roles")
         self.expect("--no-migrate" in c["args"], name, "migrates")
         ports = {p["name"]: p["containerPort"] for p in c["ports"]}
-        self.expect(set(ports) == ({"api", "console"} & set(roles)) | {"admin"}, name, f"ports {ports} of the roles {roles}")
+        self.expect(set(ports) == ({"api", "console", "ingest-api"} & set(roles)) | {"admin"}, name, f"ports {ports} of the roles {roles}")
         env = {e["name"]: e.get("value") for e in c["env"]}
         for port, (variable, number) in LISTENS.items():
             self.expect(env[variable] == f":{number}" and ports.get(port, number) == number, name, f"{variable} is {env[variable]}, the port {ports.get(port)}")

@@ -28,7 +28,7 @@ func TestTheChartKnowsEverySetting(t *testing.T) {
 	}
 	known := schema.Defs.Settings.Properties
 	own := []string{
-		"LEDGERFEED_DATA_DIR", "LEDGERFEED_LISTEN", "LEDGERFEED_CONSOLE_LISTEN", "LEDGERFEED_ADMIN_LISTEN", "LEDGERFEED_TLS_CERT", "LEDGERFEED_TLS_KEY",
+		"LEDGERFEED_DATA_DIR", "LEDGERFEED_LISTEN", "LEDGERFEED_CONSOLE_LISTEN", "LEDGERFEED_ADMIN_LISTEN", "LEDGERFEED_INGEST_LISTEN", "LEDGERFEED_TLS_CERT", "LEDGERFEED_TLS_KEY",
 	}
 	fields := reflect.TypeFor[Settings]()
 	for i := range fields.NumField() {

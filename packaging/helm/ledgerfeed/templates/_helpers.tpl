@@ -65,7 +65,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 replaced: 12 each, and those of its roles, but no more than 16 and one for each role.
 LEDGERFEED_CONNECTIONS may allow others. */}}
 {{- define "ledgerfeed.connections" -}}
-{{- $each := dict "api" 15 "project" 10 "deliver" 7 "console" 6 "relay" 5 "ingest" 6 }}
+{{- $each := dict "api" 15 "project" 10 "deliver" 7 "console" 6 "relay" 5 "ingest" 6 "ingest-api" 8 }}
 {{- $sum := 0 }}
 {{- range include "ledgerfeed.deployments" . | fromJson }}
 {{- $pod := 12 }}
@@ -117,7 +117,7 @@ name of its value. */}}
 {{- if $secrets.traces.name }}
 {{ include "ledgerfeed.fromSecret" (list "OTEL_EXPORTER_OTLP_HEADERS" $secrets.traces "secrets.traces") }}
 {{- end }}
-{{- $settings := dict "LEDGERFEED_ADMIN_LISTEN" ":9090" "LEDGERFEED_LISTEN" ":8080" "LEDGERFEED_CONSOLE_LISTEN" ":8081" }}
+{{- $settings := dict "LEDGERFEED_ADMIN_LISTEN" ":9090" "LEDGERFEED_LISTEN" ":8080" "LEDGERFEED_CONSOLE_LISTEN" ":8081" "LEDGERFEED_INGEST_LISTEN" ":8082" }}
 {{- if .root.Values.tls.secret }}
 {{- $_ := set $settings "LEDGERFEED_TLS_CERT" "/etc/ledgerfeed/tls/tls.crt" }}
 {{- $_ := set $settings "LEDGERFEED_TLS_KEY" "/etc/ledgerfeed/tls/tls.key" }}
