@@ -55,6 +55,7 @@ type options struct {
 	except     []string
 	program    string
 	program0   string
+	reader     string
 	dir        string
 	keep       bool
 	untilFound bool
@@ -116,6 +117,7 @@ was found, 1 something was.`,
 	f.StringSliceVar(&o.except, "except", nil, "all kinds but these")
 	f.StringVar(&o.program, "program", "", "the ledgerfeed binary (default: built from this module)")
 	f.StringVar(&o.program0, "upgrade-from", "", "another ledgerfeed binary, which the run begins with; the first fault is the upgrade")
+	f.StringVar(&o.reader, "reader", "", "the ledgerfeed-reader binary (default: built from this module)")
 	f.StringVar(&o.dir, "dir", "", "directory for everything the run makes (default: a new one in memory, where the machine has that)")
 	f.BoolVar(&o.keep, "keep", false, "keep the directory, with the logs of all processes")
 	f.BoolVar(&o.untilFound, "until-found", false, "end as soon as something is found")
@@ -150,7 +152,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// kinds are those of the command line that the stage allows.
+// kinds are the possible ones that the command line asks for.
 func (o *options) kinds(possible []*fault.Kind) []*fault.Kind {
 	return slices.DeleteFunc(possible, func(k *fault.Kind) bool {
 		return len(o.only) > 0 && !slices.Contains(o.only, k.Name) || slices.Contains(o.except, k.Name)

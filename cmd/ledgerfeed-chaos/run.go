@@ -20,6 +20,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/check"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/cluster"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/copies"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/fault"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/region"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/report"
@@ -50,6 +51,7 @@ type chaos struct {
 	cluster     *cluster.Cluster
 	work        *workload.Workload
 	region      *region.Region // nil: no fault is about one
+	copies      *copies.Copies // nil: no fault is about one
 	through     region.Figures
 	runner      *fault.Runner
 	compared    int // rows of read models
@@ -68,7 +70,7 @@ func run(ctx context.Context, o *options, out, errOut io.Writer) (err error) {
 		}
 	}()
 	if o.program == "" {
-		if o.program, err = build(ctx, o.dir); err != nil {
+		if o.program, err = build(ctx, o.dir, "ledgerfeed"); err != nil {
 			return err
 		}
 	}
@@ -108,14 +110,14 @@ func makeDir(dir string) (string, error) {
 	return absolute, nil
 }
 
-// build builds the program from this module.
-func build(ctx context.Context, dir string) (string, error) {
-	program := filepath.Join(dir, "ledgerfeed")
-	c := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed")
+// build builds a program of this module.
+func build(ctx context.Context, dir, name string) (string, error) {
+	program := filepath.Join(dir, name)
+	c := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/ledgerfeed/ledgerfeed/cmd/"+name)
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	if err := c.Run(); err != nil {
-		return "", fmt.Errorf("cannot build the program (--program names one that exists): %w\n%s", err, out.Bytes())
+		return "", fmt.Errorf("cannot build %s (--program and --reader name programs that exist): %w\n%s", name, err, out.Bytes())
 	}
 	return program, nil
 }
@@ -133,6 +135,9 @@ func (c *chaos) run(ctx context.Context) (err error) {
 		return err
 	}
 	if err := c.makeRegion(ctx); err != nil {
+		return err
+	}
+	if err := c.makeCopies(ctx); err != nil {
 		return err
 	}
 	c.cluster.Start(ctx)
@@ -165,6 +170,22 @@ func (c *chaos) makeRegion(ctx context.Context) (err error) {
 	return err
 }
 
+// makeCopies makes readers that keep copies if a fault may be about them.
+func (c *chaos) makeCopies(ctx context.Context) (err error) {
+	if !slices.ContainsFunc(c.kinds(fault.Kinds()), func(k *fault.Kind) bool { return fault.IsOfCopies(k.Name) }) {
+		return nil
+	}
+	if c.reader == "" {
+		if c.reader, err = build(ctx, c.dir, "ledgerfeed-reader"); err != nil {
+			return err
+		}
+	}
+	c.copies, err = copies.New(ctx, copies.Config{
+		Cluster: c.cluster, Findings: c.findings, Dir: c.dir, Program: c.reader, Workspaces: c.work.Workspaces(), Keys: c.work.Keys,
+	})
+	return err
+}
+
 // awaitAnswers returns when every process answers.
 func (c *chaos) awaitAnswers(ctx context.Context) error {
 	began := time.Now()
@@ -185,7 +206,7 @@ func (c *chaos) readers() (list []string) {
 
 // doFaults does the faults while read models are compared.
 func (c *chaos) doFaults(ctx context.Context) []check.Fault {
-	stage := &fault.Stage{Cluster: c.cluster, Work: c.work, Region: c.region}
+	stage := &fault.Stage{Cluster: c.cluster, Work: c.work, Region: c.region, Copies: c.copies}
 	c.runner = &fault.Runner{Stage: stage, Out: c.errOut, Most: c.faults, For: c.runFor, AtOnce: c.atOnce, Began: c.began}
 	until, end := context.WithCancel(ctx)
 	defer end()
@@ -238,6 +259,9 @@ func (c *chaos) settle(ctx context.Context) {
 		c.findings.Add(check.RuleReadModels, "not everything is projected 2 minutes after the last append: %v", err)
 	}
 	c.work.StopFollowers()
+	if c.copies != nil {
+		c.copies.Check(ctx)
+	}
 	deadline := time.Now().Add(deliveredTimeout)
 	log, err := c.readLog(ctx)
 	for waiting := err == nil; waiting; {
@@ -301,9 +325,13 @@ func (c *chaos) conclude(ctx context.Context, faults []check.Fault) error {
 			return err
 		}
 	}
+	figures, err := c.figures(log)
+	if err != nil {
+		return err
+	}
 	r := &report.Report{
 		Seed: c.seed, Took: time.Since(c.began), Faults: faults, Findings: c.findings.List(), Counts: c.findings.Counts(),
-		Longest: check.Longest(gaps, faults, workload.Anybody), Each: map[string]time.Duration{}, Figures: c.figures(log),
+		Longest: check.Longest(gaps, faults, workload.Anybody), Each: map[string]time.Duration{}, Figures: figures,
 	}
 	for _, name := range c.readers() {
 		for kind, d := range check.Longest(gaps, faults, name) {
@@ -323,7 +351,7 @@ func (c *chaos) conclude(ctx context.Context, faults []check.Fault) error {
 // disturbances are the moments at which attempts can end without a record.
 func disturbances(faults []check.Fault) (list []time.Time) {
 	for i := range faults {
-		if len(faults[i].Touches) > 0 && !fault.IsRegional(faults[i].Kind) {
+		if len(faults[i].Touches) > 0 && !fault.IsRegional(faults[i].Kind) && !fault.IsOfCopies(faults[i].Kind) {
 			list = append(list, faults[i].Began)
 		}
 	}
@@ -353,7 +381,7 @@ func (c *chaos) checkProcesses(faults []check.Fault) {
 	}
 }
 
-func (c *chaos) figures(log *check.Log) (list []report.Figure) {
+func (c *chaos) figures(log *check.Log) (list []report.Figure, err error) {
 	add := func(name, format string, args ...any) {
 		list = append(list, report.Figure{Name: name, Value: fmt.Sprintf(format, args...)})
 	}
@@ -380,9 +408,16 @@ func (c *chaos) figures(log *check.Log) (list []report.Figure) {
 		t := c.through
 		add("messages of an outbox that are entries, dead letters, messages in the broker, repeats among them, entries of the follower region", "%d, %d, %d, %d, %d", t.Offered, t.Refused, t.Stored, t.Repeats, t.Followed)
 	}
+	if c.copies != nil {
+		again, err := c.copies.StartedAgain()
+		if err != nil {
+			return nil, err
+		}
+		add("copies that readers keep, lists that they copied again from the start", "%d, %d", len(c.copies.List), again)
+	}
 	for _, p := range c.cluster.All() {
 		s := p.Summary()
 		add("process "+s.Name+": starts, most memory, most open files", "%d, %d MiB, %s", s.Starts, s.MostMemory>>20, strconv.Itoa(s.MostDescriptors))
 	}
-	return list
+	return list, nil
 }

@@ -34,6 +34,7 @@ const (
 	RuleRelayed    = "the broker has every entry, in order"
 	RuleIngested   = "what is ingested is in the log once, in order"
 	RuleFollower   = "a follower region has the same log"
+	RuleCopies     = "a copy equals the lists of the API"
 	RuleVerify     = "verify and rebuild agree"
 )
 

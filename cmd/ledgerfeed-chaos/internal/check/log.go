@@ -172,7 +172,7 @@ func (l *Log) CheckHistory(h *History, f *Findings) {
 }
 
 // checkOrder goes through acknowledged appends of a workspace by the time they began,
-// with the highest position of those that had ended by then.
+// with the highest position of the appends that had ended by then.
 func (l *Log) checkOrder(offers []*Offer, f *Findings) {
 	began := slices.SortedFunc(slices.Values(offers), func(a, b *Offer) int { return a.Began.Compare(b.Began) })
 	ended := slices.SortedFunc(slices.Values(offers), func(a, b *Offer) int { return a.Ended.Compare(b.Ended) })

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// NewServer starts another PostgreSQL beside that of a cluster, with databases; Close of the
+// NewServer starts another PostgreSQL beside the cluster's own, with databases; Close of the
 // cluster kills it.
 func NewServer(ctx context.Context, c *Cluster, databases ...string) (*Server, error) {
 	s, err := c.newServer()
@@ -36,7 +36,7 @@ func NewServer(ctx context.Context, c *Cluster, databases ...string) (*Server, e
 // URLOf is the address of one of the server's databases.
 func (s *Server) URLOf(database string) string { return urlAt(s.Address(), database) }
 
-// ProcessConfig describes a process beside those that serve.
+// ProcessConfig describes a process that is not one of Processes.
 type ProcessConfig struct {
 	Name     string
 	Program  string // empty: the program, of the build that the run ends with
@@ -45,7 +45,7 @@ type ProcessConfig struct {
 	Settings []string // NAME=value
 }
 
-// AddProcess prepares a process beside those that serve, before Start, which starts it.
+// AddProcess prepares a process beside Processes. Start starts it with them.
 func AddProcess(c *Cluster, cfg ProcessConfig) (*Process, error) {
 	p := &Process{
 		Name: cfg.Name, program: cmp.Or(cfg.Program, c.cfg.Program), args: cfg.Args, log: filepath.Join(c.cfg.Dir, "serve-"+cfg.Name+".log"),
@@ -62,5 +62,5 @@ func AddProcess(c *Cluster, cfg ProcessConfig) (*Process, error) {
 	return p, nil
 }
 
-// All are the processes that serve, and those beside them.
+// All are Processes, and the ones that AddProcess has added.
 func (c *Cluster) All() []*Process { return slices.Concat(c.Processes, c.Beside) }

@@ -43,8 +43,7 @@ func (d *disk) close() error {
 	return nil
 }
 
-// CanFill tells whether the disk of PostgreSQL's data can be filled without filling
-// that of others.
+// CanFill tells whether PostgreSQL's data has a disk of its own that can be filled.
 func (c *Cluster) CanFill() bool { return c.disk.mounted }
 
 // FillDisk leaves PostgreSQL so many bytes of free space: the file system is made

@@ -51,8 +51,8 @@ func newServer(bin string, a account, dir string) (*Server, error) {
 	return &Server{dir: dir, port: port, bin: bin, account: a}, nil
 }
 
-// Ports from firstPort on, ports of them, are those that servers get: outgoing
-// connections, of which there are many, do not take them while a server is down.
+// Servers get ports from firstPort on, ports of them: the system gives none of these to outgoing
+// connections, which would take a server's port while it is down.
 const firstPort, ports = 15_000, 15_000
 
 // FreePort is a port of this machine that nobody listens at.

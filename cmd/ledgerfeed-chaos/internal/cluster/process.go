@@ -95,6 +95,9 @@ func (p *Process) with(killing bool, do func(pid int)) bool {
 	return true
 }
 
+// LogFile is the file that has what the process wrote, at all its starts.
+func (p *Process) LogFile() string { return p.log }
+
 // Kill kills the process.
 func (p *Process) Kill() bool {
 	return p.with(true, func(pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) })

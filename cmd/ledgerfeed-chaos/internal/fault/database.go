@@ -5,7 +5,6 @@ package fault
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/cluster"
@@ -81,12 +80,18 @@ func restore(ctx context.Context, s *Stage, p *Plan, _ target) error {
 	return s.Work.LoseTail(ctx, backup.Restore)
 }
 
-// aimDisk chooses the disk, which PostgreSQL shares with that of the region.
+// aimDisk chooses the disk, which all PostgreSQL servers share.
 func aimDisk(s *Stage, p *Plan) target {
 	t := aimServer(s, p)
+	var also []target
 	if s.Region != nil {
-		also := aimRegionServer(s, p)
-		t.touches, t.claims = slices.Concat(t.touches, also.touches), slices.Concat(t.claims, also.claims)
+		also = append(also, aimRegionServer(s, p))
+	}
+	if s.Copies != nil {
+		also = append(also, aimCopyServer(s, p))
+	}
+	for _, other := range also {
+		t.touches, t.claims = append(t.touches, other.touches...), append(t.claims, other.claims...)
 	}
 	return t
 }
@@ -105,6 +110,9 @@ func fillDisk(ctx context.Context, s *Stage, p *Plan, _ target) error {
 	servers := []*cluster.Server{s.Cluster.Primary()}
 	if s.Region != nil {
 		servers = append(servers, s.Region.Server)
+	}
+	if s.Copies != nil {
+		servers = append(servers, s.Copies.Server)
 	}
 	var errs []error
 	for _, server := range servers {

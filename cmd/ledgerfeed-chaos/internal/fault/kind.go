@@ -10,6 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/check"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/cluster"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/copies"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/region"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-chaos/internal/workload"
 	"github.com/ledgerfeed/ledgerfeed/internal/badnetwork"
@@ -20,6 +21,7 @@ type Stage struct {
 	Cluster *cluster.Cluster
 	Work    *workload.Workload
 	Region  *region.Region // nil: there is none
+	Copies  *copies.Copies // nil: there are none
 }
 
 // Kind is a kind of fault.
@@ -61,10 +63,10 @@ func Possible(s *Stage) (list []*Kind) {
 
 // Kinds are all kinds.
 func Kinds() []*Kind {
-	return slices.Concat(ofProcesses(), ofDatabase(), ofNetwork(), ofProducers(), ofLocks(), ofTenants(), ofRegion())
+	return slices.Concat(ofProcesses(), ofDatabase(), ofNetwork(), ofProducers(), ofLocks(), ofTenants(), ofRegion(), ofCopies())
 }
 
-// Bystanding are the names of kinds that those must not feel whom they are not about.
+// Bystanding are the names of the kinds that concern one workspace: others must not feel them.
 func Bystanding() (names []string) {
 	for _, k := range Kinds() {
 		if k.Others {

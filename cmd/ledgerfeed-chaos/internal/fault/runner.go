@@ -78,7 +78,7 @@ func (r *Runner) Run(ctx, until context.Context, schedule iter.Seq[Plan]) []chec
 	return r.Faults()
 }
 
-// Faults are those that have ended.
+// Faults are the faults that have ended.
 func (r *Runner) Faults() []check.Fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -40,7 +40,7 @@ func (r *Region) makeOutbox(ctx context.Context) error {
 	})
 }
 
-// workspaces are those of the producer.
+// workspaces are the workspaces of the producer.
 func workspaces() []string { return []string{"ra", "rb", "rc"} }
 
 // malformedEvery is how often a message is no entry; it becomes a dead letter.

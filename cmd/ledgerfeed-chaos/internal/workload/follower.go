@@ -31,7 +31,7 @@ type follower struct {
 	cursorAt time.Time // when the request was made that gave the cursor
 }
 
-// newFollowers makes those of every list and of the events, with every permission set,
+// newFollowers makes followers of every list and of the events, with every permission set,
 // over the workspaces in turn. Every list has some that are told of rows that leave.
 func newFollowers(w *env) (list []*follower) {
 	limits := []int{3, 17, 100}

@@ -98,8 +98,16 @@ func New(ctx context.Context, cfg Config) (*Workload, error) {
 // all are the workspaces with the canary.
 func (w *Workload) all() []string { return append([]string{Canary}, w.workspaces...) }
 
-// Workspaces are those that producers write to.
+// Workspaces are the workspaces that producers write to.
 func (w *Workload) Workspaces() []string { return w.workspaces }
+
+// Keys are the keys of a workspace, each with other permissions.
+func (w *Workload) Keys(workspace string) (list []string) {
+	for _, s := range sights() {
+		list = append(list, w.keys[workspace][s])
+	}
+	return list
+}
 
 // Prepare makes workspaces, keys, webhooks and the producers' own table.
 func (w *Workload) Prepare(ctx context.Context) error {
