@@ -52,10 +52,10 @@ type engagement struct {
 	client     *client
 	contractor *contractor
 	service    string
-	bill       *bill // that of the current period, which work goes to
+	bill       *bill // of the current period; work goes to it
 }
 
-// agencySeed selects the PCG stream of the agency; those of the stories are others.
+// agencySeed selects the PCG stream of the agency; stories have streams of their own.
 const agencySeed = 0x9e3779b97f4a7c15
 
 func newAgency(cfg Config) *agency {

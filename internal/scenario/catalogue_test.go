@@ -59,7 +59,7 @@ const (
 		package_id id, hours hours`
 )
 
-// references are the last fields of every type, except those that it lists itself.
+// references are the last fields of every type, except the ones that it lists itself.
 const references = `invoice_id id, invoice_number text, client_id id, contractor_id id, period period`
 
 // nested are the objects inside of data.
@@ -69,7 +69,7 @@ var nested = map[string]string{
 	"package": `package_id* id, service* text, hours hours, expires_at date`,
 }
 
-// forms are those that a pattern can check.
+// forms are the forms that a pattern can check.
 var forms = map[string]*regexp.Regexp{
 	"id":       regexp.MustCompile(`^"[A-Za-z0-9_-]{1,64}"$`),
 	"money":    regexp.MustCompile(`^"(0|[1-9]\d{0,11})\.\d{2}"$`),
@@ -211,7 +211,7 @@ func (c *checker) value(form string, raw json.RawMessage) error {
 	return nil
 }
 
-// checkText checks the form text, and that the escapes are those of plain JSON.
+// checkText checks the form text, and that it is escaped as plain JSON is.
 func checkText(s string, raw []byte) error {
 	if n := utf8.RuneCountInString(s); n < 1 || n > 4096 || !utf8.ValidString(s) {
 		return fmt.Errorf("%s: %d characters", raw, n)

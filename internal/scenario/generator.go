@@ -29,7 +29,7 @@ func New(cfg Config) *Generator {
 	return g
 }
 
-// storySeed selects the PCG stream of a history; that of the agency is another.
+// storySeed selects the PCG stream of a history; the agency has one of its own.
 const storySeed = 0xd1b54a32d192ed03
 
 // Next returns the next line; ok is false at the end of the span, or when there are as

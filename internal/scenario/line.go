@@ -9,8 +9,8 @@ type Line struct {
 	// twice is harmless.
 	ID   string
 	Type string
-	// CreatedAt is in UTC, in whole milliseconds, and never before that of the line
-	// before it. It is zero in lines of a Living, whose time the log assigns.
+	// CreatedAt is in UTC, in whole milliseconds, and never before the time of the
+	// line before it. It is zero in lines of a Living, whose time the log assigns.
 	CreatedAt time.Time
 	// Data is the entry's JSON object in canonical form. The caller owns it.
 	Data []byte

@@ -21,7 +21,7 @@ type Living struct {
 // side by side; with fewer, each ends sooner.
 const openSteps = 16
 
-// livingSeed selects the PCG streams of Livings; those of histories are others.
+// livingSeed selects the PCG streams of Livings; histories have streams of their own.
 const livingSeed = 0x8cb92ba72f3d8dd7
 
 // NewLiving prepares the stories that follow position base of the workspace's log.

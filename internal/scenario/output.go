@@ -11,7 +11,7 @@ type output struct {
 	taken   int   // how many of out have been taken
 	written int64 // lines written so far
 
-	// idBase makes the ids of one run of a Living differ from those of the
+	// idBase makes the ids of one run of a Living differ from the ids of the
 	// history and of every other run.
 	idBase  string
 	eventID string // the start of every event id

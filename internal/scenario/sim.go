@@ -12,7 +12,7 @@ type sim struct {
 	timeline
 	output
 	agency    *agency
-	active    []*engagement // those of parties who have joined and not left
+	active    []*engagement // whose parties have joined and not left
 	anomalies anomalies
 
 	workEntries int64 // lines about time entries
@@ -40,8 +40,8 @@ func (s *sim) write(typ string, data []byte) {
 	s.append(typ, data, createdAt)
 }
 
-// activate begins the work of engagements whose parties have both joined, and ends
-// that of clients who have left.
+// activate begins engagements whose parties have both joined, and ends the ones of
+// clients who have left.
 func (s *sim) activate() {
 	s.active = s.active[:0]
 	for _, e := range s.agency.engagements {

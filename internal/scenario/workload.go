@@ -6,7 +6,7 @@ import "time"
 // for, or more where the Config asks for more lines.
 //
 // It looks only one day ahead. Every day it takes the lines that are still missing,
-// less those that earlier work will bring, and spreads them over the days that are
+// less the ones that earlier work will bring, and spreads them over the days that are
 // left. So errors in its estimates are corrected by the end.
 type workload struct {
 	overhead float64 // estimated lines a day that are not about time entries

@@ -28,7 +28,7 @@ func benchReports(ctx context.Context, o *measure.Options) error {
 // reportRounds is odd, so that there is a median.
 const reportRounds = 5
 
-// besideReports compares the delivery of a backlog with that of another while a
+// besideReports compares the delivery of a backlog with the delivery of another while a
 // report keeps a snapshot open for an hour. The two alternate, and the median of
 // each counts.
 func (b *bench) besideReports(ctx context.Context, r *receiver) error {

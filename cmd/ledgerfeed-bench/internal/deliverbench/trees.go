@@ -42,7 +42,7 @@ func benchTrees(ctx context.Context, o *measure.Options) error {
 
 // drainBeside appends a backlog and is the rate at which it is delivered.
 func (b *bench) drainBeside(ctx context.Context, r *receiver, trees bool) (rate float64, err error) {
-	if trees { // those of the rounds before, which were without
+	if trees { // first the trees of the rounds that ran without them
 		if _, err := b.withTrees(ctx, func() (float64, error) { return 0, workload.AwaitTrees(ctx, b.Database) }); err != nil {
 			return 0, err
 		}

@@ -8,7 +8,7 @@ import (
 
 // byChance is between what, in shares of the average, the least and the most of some processes
 // are, each in 19 runs of 20, if every claim goes to any of them as likely. It is a lower bound
-// of what chance does: claims differ in size, and those of one moment are not independent.
+// of what chance does: claims differ in size, and claims of one moment are not independent.
 func byChance(claims, processes int) (least, most float64) {
 	const runs = 2_000
 	random := rand.New(rand.NewPCG(1, 2)) // the same at each run
@@ -26,9 +26,9 @@ func byChance(claims, processes int) (least, most float64) {
 	return lows[runs/20] / even, highs[runs-1-runs/20] / even
 }
 
-// standardError is that of a process's share of all rounds, as a part of an even one, the
-// square mean of all processes. It is of the rounds' own differences, so that it has what
-// byChance does not know.
+// standardError is the standard error of a process's share of all rounds, as a part of an even
+// share: the square mean of all processes. It comes from the differences between rounds, so it
+// includes what byChance does not know.
 func standardError(byRound [][]float64) float64 {
 	n, processes := float64(len(byRound)), len(byRound[0])
 	squares := 0.0

@@ -19,7 +19,7 @@ const tick = time.Second / 100
 // processStat is what /proc says of a process.
 type processStat struct {
 	parent        int
-	own, children time.Duration // processor time; that of children that have ended
+	own, children time.Duration // processor time; a child counts when it has ended
 }
 
 func readStat(pid string) (s processStat, err error) {

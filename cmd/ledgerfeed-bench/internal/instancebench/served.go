@@ -51,7 +51,7 @@ func start(ctx context.Context, db *measure.Database, roles string, webhooks *de
 }
 
 // awaitListening reads the log of the process until it has named its last listener,
-// which is that of operators.
+// which is the one for operators.
 func (s *served) awaitListening(log io.Reader) error {
 	lines := bufio.NewScanner(log)
 	said := ""

@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
 )
 
-// dies reports whether the i-th process is killed: a third of those that project and deliver.
+// dies reports whether the i-th process is killed: a third of the ones that project and deliver.
 func dies(i int) bool { return i%4 == 2 }
 
 // measureTakeOver kills processes that have claimed entries to project and that hold webhooks
@@ -58,7 +58,7 @@ func (x *instances) measureTakeOver(ctx context.Context) error {
 	return nil
 }
 
-// awaitLeasesOver waits until no lease lasts but those of the processes that live.
+// awaitLeasesOver waits until only living processes have leases.
 func (x *instances) awaitLeasesOver(ctx context.Context) error {
 	living := 0
 	for i := range mostInstances {
@@ -77,7 +77,7 @@ func (x *instances) awaitLeasesOver(ctx context.Context) error {
 	}
 }
 
-// stopAtWork stops those that are killed while they project, and returns, when the others
+// stopAtWork stops the processes to be killed while they project, and returns, when the others
 // have projected everything else, how many workspaces are behind.
 func (x *instances) stopAtWork(ctx context.Context) (stopped time.Time, left int, err error) {
 	const tries = 10
@@ -124,7 +124,7 @@ func (x *instances) awaitRest(ctx context.Context) (behind int, err error) {
 	}
 }
 
-// signal sends a signal to those that are killed.
+// signal sends a signal to the processes to be killed.
 func (x *instances) signal(sig syscall.Signal) error {
 	for i, s := range x.running {
 		if !dies(i) {
@@ -137,7 +137,7 @@ func (x *instances) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// kill kills those that are killed.
+// kill kills the processes that dies names.
 func (x *instances) kill() error {
 	if err := x.signal(syscall.SIGKILL); err != nil {
 		return err

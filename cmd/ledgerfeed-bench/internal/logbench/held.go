@@ -17,7 +17,7 @@ const (
 	// heldRounds is odd, so that there is a median.
 	heldRounds = 5
 	heldTime   = 4 * time.Second
-	// heldWorkspaces are those that other transactions hold.
+	// heldWorkspaces is how many workspaces other transactions hold.
 	heldWorkspaces = 3
 	heldCallers    = 8
 )

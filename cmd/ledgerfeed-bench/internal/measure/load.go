@@ -11,7 +11,7 @@ import (
 func NoLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // Repeat runs callers side by side. Each calls do again and again, with its own
-// number and that of the turn, until the time is over or do fails. It returns how
+// number and the number of the turn, until the time is over or do fails. It returns how
 // often do succeeded, the time in all, and how long each call took.
 func Repeat(ctx context.Context, callers int, d time.Duration, do func(ctx context.Context, caller, turn int) error) (count int, took time.Duration, times []time.Duration, err error) {
 	stop := make(chan struct{})

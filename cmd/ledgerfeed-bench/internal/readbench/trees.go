@@ -37,7 +37,7 @@ func trees(ctx context.Context, r *reader) error {
 	})
 }
 
-// checkpoints compares requests for a checkpoint with those that read nothing: as they are
+// checkpoints compares requests for a checkpoint with requests that read nothing: as they are
 // answered in production, where a checkpoint that has not changed is not signed again, and with
 // each signed.
 func checkpoints(ctx context.Context, r *reader) error {

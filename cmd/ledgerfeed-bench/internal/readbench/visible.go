@@ -54,7 +54,7 @@ func (r *reader) projecting(ctx context.Context, do func([]*follower) error) err
 }
 
 // visibleTimes is how long each of the appends of a while took to be seen; round tells its
-// events from those of other rounds.
+// events from the events of other rounds.
 func (r *reader) visibleTimes(ctx context.Context, followers []*follower, round int, while time.Duration) ([]time.Duration, error) {
 	var (
 		group  sync.WaitGroup

@@ -198,7 +198,7 @@ type sightings struct {
 	at map[place]time.Time
 }
 
-// watch notes them until ctx ends, without those of appendFirst, at position 1.
+// watch notes sightings until ctx ends, without the entries of appendFirst, at position 1.
 func (s *sightings) watch(ctx context.Context, db *measure.Database) error {
 	moved, unsubscribe := db.Notifier.Subscribe(eventlog.TopicProjected)
 	defer unsubscribe()

@@ -22,7 +22,7 @@ func Benchmark(o *measure.Options) measure.Benchmark {
 
 const workspaces = 100
 
-// results are those of one size.
+// results are the figures of one size of the log.
 type results struct {
 	entries           int
 	rebuilt, verified float64 // entries a second
