@@ -32,14 +32,19 @@ func programRunner(dir, name string, args ...string) runner {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w\n%s%s", name, err, out, logged(err))
 		}
-		got := &result{}
-		decoder := json.NewDecoder(bytes.NewReader(out))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(got); err != nil {
-			return nil, fmt.Errorf("%s wrote %s: %w", name, out, err)
-		}
-		return got, nil
+		return read(out)
 	}
+}
+
+// read reads what a runner has written.
+func read(out []byte) (*result, error) {
+	got := &result{}
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(got); err != nil {
+		return nil, fmt.Errorf("the runner wrote %s: %w", out, err)
+	}
+	return got, nil
 }
 
 // logged is what a program wrote to its standard error.
@@ -86,6 +91,23 @@ func TestTypeScript(t *testing.T) {
 		t.Parallel()
 		runScenarios(t, programRunner(dir, "node", "out/test/runner.js"))
 	})
+	if testkit.Full() {
+		runtimes := filepath.Join(dir, "test", "runtimes")
+		inFolder(t, runtimes, "npm", "ci", "--silent", "--prefer-offline") // with scripts: they put the programs in their places
+		bin := filepath.Join(runtimes, "node_modules", ".bin")
+		t.Run("scenarios in Deno", func(t *testing.T) {
+			t.Parallel()
+			runScenarios(t, programRunner(dir, filepath.Join(bin, "deno"), "run", "--allow-all", "out/test/runner.js"))
+		})
+		t.Run("scenarios in Bun", func(t *testing.T) {
+			t.Parallel()
+			runScenarios(t, programRunner(dir, filepath.Join(bin, "bun"), "out/test/runner.js"))
+		})
+		t.Run("scenarios in a browser", func(t *testing.T) {
+			t.Parallel()
+			runScenarios(t, openPage(t, filepath.Join(dir, "out")).run)
+		})
+	}
 	t.Run("samples", func(t *testing.T) {
 		t.Parallel()
 		address, key := exampleService()
