@@ -186,7 +186,8 @@ func TestPagesNameTheZoneOnce(t *testing.T) {
 // Pages and assets are compressed, but no page that another site has led to.
 func TestAnswersAreCompressed(t *testing.T) {
 	t.Parallel()
-	s := setup(t)
+	now := time.Now().UTC()
+	s := setup(t, func(c *Config) { c.Clock = func() time.Time { return now } }) // pages say the time, to the second
 	p := s.signIn(acme, session.Admin)
 	get := func(path, site, accepts string) *answer {
 		return p.do(http.MethodGet, path, nil, func(r *http.Request) {
