@@ -172,7 +172,8 @@ func readList(ctx context.Context, api *client.Client, path string, query url.Va
 
 // list reads a list.
 func (t *tool) list(ctx context.Context, api *client.Client, given url.Values) (*answer, error) {
-	fields, has := take(given, argFields), strings.Join(take(given, argContaining), "")
+	fields := take(given, argFields)
+	sought := folded(strings.Join(take(given, argContaining), ""))
 	for _, name := range fields {
 		if !slices.Contains(t.fields, name) {
 			return nil, fmt.Errorf("fields: rows have no field %q. They have: %s", name, strings.Join(t.fields, ", "))
@@ -181,14 +182,12 @@ func (t *tool) list(ctx context.Context, api *client.Client, given url.Values) (
 	a := &answer{}
 	var err error
 	a.Position, err = readList(ctx, api, t.path, given, func(row json.RawMessage) error {
-		if has != "" {
-			var value any
-			if err := json.Unmarshal(row, &value); err != nil {
-				return fmt.Errorf("read a row of %s: %w", t.path, err)
-			}
-			if !hasText(value, folded(has)) {
-				return nil
-			}
+		var value any
+		if err := json.Unmarshal(row, &value); err != nil {
+			return fmt.Errorf("read a row of %s: %w", t.path, err)
+		}
+		if !hasText(value, sought) {
+			return nil
 		}
 		return a.add(t, row, fields)
 	})
@@ -198,7 +197,7 @@ func (t *tool) list(ctx context.Context, api *client.Client, given url.Values) (
 	return a.ofRows()
 }
 
-// hasText says whether one of the texts in a JSON value contains a folded text.
+// hasText says whether one of the texts in a JSON value contains a folded text. Every row has one.
 func hasText(value any, text string) bool {
 	switch value := value.(type) {
 	case string:

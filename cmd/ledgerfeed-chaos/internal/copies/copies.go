@@ -21,13 +21,12 @@ import (
 
 // Config describes Copies.
 type Config struct {
-	Cluster  *cluster.Cluster
-	Findings *check.Findings
-	Dir      string
-	Program  string                          // ledgerfeed-reader
-	Keys     func(workspace string) []string // with different permissions
-	// Workspaces are those that producers write to.
-	Workspaces []string
+	Cluster    *cluster.Cluster
+	Findings   *check.Findings
+	Dir        string
+	Program    string                          // ledgerfeed-reader
+	Workspaces []string                        // that producers write to
+	Keys       func(workspace string) []string // with different permissions
 }
 
 // Copies are the copies, with what keeps them.
