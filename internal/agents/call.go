@@ -182,12 +182,14 @@ func (t *tool) list(ctx context.Context, api *client.Client, given url.Values) (
 	a := &answer{}
 	var err error
 	a.Position, err = readList(ctx, api, t.path, given, func(row json.RawMessage) error {
-		var value any
-		if err := json.Unmarshal(row, &value); err != nil {
-			return fmt.Errorf("read a row of %s: %w", t.path, err)
-		}
-		if !hasText(value, sought) {
-			return nil
+		if sought != "" {
+			var value any
+			if err := json.Unmarshal(row, &value); err != nil {
+				return fmt.Errorf("read a row of %s: %w", t.path, err)
+			}
+			if !hasText(value, sought) {
+				return nil
+			}
 		}
 		return a.add(t, row, fields)
 	})
@@ -197,7 +199,7 @@ func (t *tool) list(ctx context.Context, api *client.Client, given url.Values) (
 	return a.ofRows()
 }
 
-// hasText says whether one of the texts in a JSON value contains a folded text. Every row has one.
+// hasText says whether one of the texts in a JSON value contains a folded text.
 func hasText(value any, text string) bool {
 	switch value := value.(type) {
 	case string:

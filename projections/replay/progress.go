@@ -11,7 +11,7 @@ type Progress struct {
 	RowsWritten                atomic.Int64 // and deleted
 	Differences                atomic.Int64
 	LargestRows                atomic.Int64 // rows of the largest workspace so far
-	OverMemory                 atomic.Int64 // workspaces larger than Config.Memory by estimate, which are folded into shadow tables
+	OverMemory                 atomic.Int64 // workspaces that are larger than Config.Memory by estimate, or outgrew it, and are folded into shadow tables
 }
 
 // raise sets a maximum to v if v is larger.

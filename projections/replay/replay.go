@@ -93,8 +93,9 @@ const (
 	shadowCost = 8
 )
 
-// forEach calls do for all workspaces, or the one with the id, in parallel, and done with every result, one call at a time. The first error cancels the rest and is
-// returned; doing names the work in it.
+// forEach calls do for all workspaces, or the one with the id, in parallel, and done with every
+// result, one call at a time. The first error cancels the rest and is returned; doing names the work
+// in it.
 func forEach[T any](ctx context.Context, r *Replayer, workspaceID, doing string, do func(context.Context, workspaceSize) (T, error), done func(T)) error {
 	list, err := r.sizes(ctx, workspaceID)
 	if err != nil {
@@ -130,17 +131,17 @@ func (r *Replayer) withMemory(ctx context.Context, w workspaceSize, do func(cont
 			return err
 		}
 	}
-	err := errOutgrown
 	if !r.tooLarge(w) {
-		err = r.holding(ctx, w.memory(), func(b *budget) error {
+		err := r.holding(ctx, w.memory(), func(b *budget) error {
 			w.budget = b
 			return do(ctx, w)
 		})
+		if !errors.Is(err, errOutgrown) {
+			return err
+		}
+		r.cfg.Progress.Entries.Add(w.budget.folded.entries) // they are folded again
+		w.budget = nil
 	}
-	if !errors.Is(err, errOutgrown) {
-		return err
-	}
-	w.budget = nil
 	r.cfg.Progress.OverMemory.Add(1)
 	return r.holding(ctx, min(shadowBytes, r.cfg.Memory), func(*budget) error { return do(ctx, w) })
 }

@@ -137,7 +137,7 @@ func (x *instances) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// kill kills the processes that dies names.
+// kill kills the processes for which dies is true.
 func (x *instances) kill() error {
 	if err := x.signal(syscall.SIGKILL); err != nil {
 		return err

@@ -31,8 +31,9 @@ type Config struct {
 
 // Copies are the copies, with what keeps them.
 type Copies struct {
-	Server *cluster.Server // PostgreSQL of one of them
-	List   []*Copy
+	List     []*Copy
+	Server   *cluster.Server // PostgreSQL
+	InServer *Copy           // the copy that is there
 
 	cfg Config
 }
@@ -69,7 +70,7 @@ func New(ctx context.Context, cfg Config) (c *Copies, err error) {
 		if err != nil {
 			return nil, err
 		}
-		c.List = append(c.List, one)
+		c.List, c.InServer = append(c.List, one), one // the last one
 	}
 	return c, nil
 }

@@ -27,11 +27,10 @@ func aimCopy(s *Stage, p *Plan) target {
 }
 
 func aimCopyServer(s *Stage, _ *Plan) target {
-	t := target{detail: "PostgreSQL of a copy", claims: []string{claimCopyServer}}
-	for _, c := range s.Copies.List { // one that is just starting ends
-		t.touches = append(t.touches, c.Name)
+	return target{
+		detail: "PostgreSQL of a copy", claims: []string{claimCopyServer},
+		touches: []string{s.Copies.InServer.Name}, // it ends if it is just starting
 	}
-	return t
 }
 
 func ofCopies() []*Kind {

@@ -105,10 +105,11 @@ func NewCells(ctx context.Context, env *operate.Env, roles []string, migrate boo
 		// Of the process, so that a cell that never came up has it, too.
 		registry.MustRegister(readyGauge(prometheus.Labels{"cell": one.Name}, p.isReady))
 	}
-	if err := c.host.prepareProcess(); err != nil {
-		return nil, err
+	if err = c.host.prepareProcess(); err == nil {
+		err = c.host.startAdmin(ctx, c.readyz, prometheus.GathererFunc(c.gather))
 	}
-	if err := c.host.startAdmin(ctx, c.readyz, prometheus.GathererFunc(c.gather)); err != nil {
+	if err != nil {
+		c.host.close()
 		return nil, err
 	}
 	return c, nil
@@ -118,8 +119,6 @@ func NewCells(ctx context.Context, env *operate.Env, roles []string, migrate boo
 // are still served for the drain delay.
 func (c *Cells) Run(ctx context.Context) error {
 	defer c.host.close()
-	restore := cli.LetHeapGrow()
-	defer restore()
 	env := c.host.env
 	env.Logger.InfoContext(ctx, "listening", "for", AdminListener, "url", c.host.URL(AdminListener))
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))

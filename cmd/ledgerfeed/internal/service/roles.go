@@ -110,6 +110,7 @@ func New(ctx context.Context, env *operate.Env, db *operate.Database, roles []st
 
 // prepareProcess prepares what a process has once.
 func (s *Service) prepareProcess() error {
+	s.restoreHeap = cli.LetHeapGrow() // before anything asks how much memory there is
 	s.metrics.MustRegister(buildMetric(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.metrics.MustRegister(s.env.Traces.Collectors()...)
 	return s.loadCertificate()
@@ -323,17 +324,27 @@ func (s *Service) prepareProjector(ctx context.Context, control *pg.Share) error
 	}
 	s.Add("forgetting", eventlog.NewForgetter(s.shared, s.env.Logger).Run)
 	s.Add("counts of events", rollup.NewEvents(s.shared, s.env.Clock, s.env.Logger).Run)
-	const auditMemory = 64 << 20 // beside requests, with a heap that may be five times what is in use
+	databases := 1
+	if s.part != nil {
+		databases = len(s.part.of.parts)
+	}
 	auditor, err := replay.NewAuditor(replay.AuditorConfig{
 		Pool: s.shared.With(replay.PoolSettings()), Changes: s.share(verification, replay.PoolSettings()), Sessions: s.share(sessions, replay.PoolSettings()), Direct: s.database.Direct, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
 		Every: s.env.Settings.AuditEvery, ConvertOnly: s.env.Settings.AuditEvery == 0, Rate: s.env.Settings.AuditRate, Notify: s.notifier.Notify,
-		Memory: min(auditMemory, debug.SetMemoryLimit(-1)/4),
+		Memory: auditMemory(debug.SetMemoryLimit(-1), databases),
 	})
 	if err != nil {
 		return err
 	}
 	s.Add("background verification", auditor.Run)
 	return nil
+}
+
+// auditMemory is how many bytes the background verification of one of the databases may take, beside
+// requests and with a heap that may be five times what is in use. limit is Go's memory limit.
+func auditMemory(limit int64, databases int) int64 {
+	const most = 64 << 20
+	return max(1, min(most, limit/4)/int64(databases))
 }
 
 // prepareDelivery prepares what sends webhooks.

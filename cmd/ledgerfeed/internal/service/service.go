@@ -17,7 +17,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
@@ -67,6 +66,8 @@ type Service struct {
 	components []component
 	admin      *group // the listener for operators and the watchdog: from the beginning to the very end
 	listeners  []listener
+
+	restoreHeap func() // nil: the heap is that of another Service, or as it was
 }
 
 // served is what answers the requests of a process with several cells.
@@ -118,8 +119,6 @@ const flushTimeout = time.Second
 // drain delay, so that load balancers see it and stop sending requests.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.close()
-	restore := cli.LetHeapGrow()
-	defer restore()
 	for _, l := range s.listeners {
 		s.env.Logger.InfoContext(ctx, "listening", "for", l.name, "url", l.url)
 	}
@@ -162,6 +161,9 @@ func (s *Service) close() {
 		_ = s.admin.stop() // what it failed with is not what ends the process
 	}
 	s.pools.Close()
+	if s.restoreHeap != nil {
+		s.restoreHeap()
+	}
 }
 
 // URL is the address of a listener, by the name of its role or AdminListener;
