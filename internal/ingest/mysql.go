@@ -226,12 +226,9 @@ func (s *mysqlSource) prepare(ctx context.Context) error {
 // offsets are.
 func (s *mysqlSource) Next(ctx context.Context) (*Batch, error) {
 	held, err := s.hold(ctx)
-	var (
-		rows   []wsql.Row
-		faults map[int]error
-	)
+	var rows []outboxRow
 	if held && err == nil {
-		rows, faults, err = s.read(ctx)
+		rows, err = s.read(ctx)
 	}
 	if err != nil {
 		s.drop()
@@ -242,7 +239,7 @@ func (s *mysqlSource) Next(ctx context.Context) (*Batch, error) {
 	if len(rows) == 0 {
 		return nil, err
 	}
-	b := newBatch(rows, faults)
+	b := newBatch(rows)
 	b.Done = func(ctx context.Context, dead []Dead) error {
 		err := s.done(ctx, rows, dead)
 		if err != nil {
@@ -260,37 +257,40 @@ func (s *mysqlSource) waiting() string {
 	return " FROM " + s.schema.MessagesTable(s.topic) + " AS m FORCE INDEX (acked) WHERE m.acked = FALSE"
 }
 
-// read returns the next messages and, by index, why some of them cannot be read.
-func (s *mysqlSource) read(ctx context.Context) (list []wsql.Row, faults map[int]error, err error) {
-	faults = map[int]error{}
+// read returns the next messages.
+func (s *mysqlSource) read(ctx context.Context) (list []outboxRow, err error) {
 	rows, err := s.conn.QueryContext(ctx, "SELECT m.offset, m.uuid, m.payload, m.metadata"+s.waiting()+fmt.Sprintf(" ORDER BY m.offset LIMIT %d", batchSize)) //nolint:gosec // topicForm bounds the table's name
 	if err != nil {
-		return nil, nil, s.explain(reading, err)
+		return nil, s.explain(reading, err)
 	}
 	defer rows.Close()
 	for bytes := 0; bytes < batchBytes && rows.Next(); {
-		row, err := s.schema.UnmarshalMessage(wsql.UnmarshalMessageParams{Row: rows})
-		if err != nil { // of the columns only metadata can be unreadable
-			faults[len(list)] = fmt.Errorf("the message cannot be read: %w", err)
+		var row outboxRow
+		if row.Row, err = s.schema.UnmarshalMessage(wsql.UnmarshalMessageParams{Row: rows}); err != nil { // of the columns only metadata can be unreadable
+			row.fault = fmt.Errorf("the message cannot be read: %w", err)
 			if err := rows.Scan(&row.Offset, &row.UUID, &row.Payload, &row.Metadata); err != nil {
-				return nil, nil, s.explain(reading, err)
+				return nil, s.explain(reading, err)
 			}
 			row.Msg = message.NewMessage(string(row.UUID), row.Payload)
 		}
 		list, bytes = append(list, row), bytes+len(row.Payload)+len(row.Metadata)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, nil, s.explain(reading, err)
+		return nil, s.explain(reading, err)
 	}
-	return list, faults, nil
+	return list, nil
 }
 
 // done acks messages and stores dead letters, in one transaction. It fails if another process has acked
 // one of the messages.
-func (s *mysqlSource) done(ctx context.Context, rows []wsql.Row, dead []Dead) error {
+func (s *mysqlSource) done(ctx context.Context, rows []outboxRow, dead []Dead) error {
+	read := make([]wsql.Row, len(rows))
+	for i := range rows {
+		read[i] = rows[i].Row
+	}
 	const what = "note what of the outbox is done"
 	return s.inTx(ctx, s.conn, what, func(tx *sql.Tx) error {
-		q, err := s.offsets.AckMessageQuery(wsql.AckMessageQueryParams{Topic: s.topic, Rows: rows})
+		q, err := s.offsets.AckMessageQuery(wsql.AckMessageQueryParams{Topic: s.topic, Rows: read})
 		if err != nil {
 			return s.explain(what, err)
 		}

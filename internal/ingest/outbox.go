@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/url"
 	"regexp"
 	"slices"
@@ -219,7 +220,13 @@ func (s *OutboxSource) Next(ctx context.Context) (*Batch, error) {
 	if err != nil {
 		return nil, cmp.Or(explain(err), fmt.Errorf("read the outbox: %w", err))
 	}
-	rows, faults, err := s.read(ctx, tx)
+	rows, err := s.read(ctx, tx)
+	if err == nil && len(rows) == 0 {
+		err = s.mustBeOfThisServer(ctx, tx)
+	}
+	if err == nil && len(rows) > 0 {
+		rows, err = s.inOrder(ctx, tx, rows)
+	}
 	if err != nil || len(rows) == 0 {
 		pg.Rollback(context.WithoutCancel(ctx), tx)
 		if err == nil || overtaken(err) {
@@ -228,9 +235,11 @@ func (s *OutboxSource) Next(ctx context.Context) (*Batch, error) {
 		}
 		return nil, err
 	}
-	b := newBatch(rows, faults)
+	last := rows[len(rows)-1]
+	slices.SortFunc(rows, func(x, y outboxRow) int { return cmp.Compare(x.Offset, y.Offset) })
+	b := newBatch(rows)
 	b.Done = func(ctx context.Context, dead []Dead) error {
-		if err := s.done(ctx, tx, rows, dead); err != nil {
+		if err := s.done(ctx, tx, last.Row, dead); err != nil {
 			pg.Rollback(ctx, tx)
 			return err
 		}
@@ -240,12 +249,17 @@ func (s *OutboxSource) Next(ctx context.Context) (*Batch, error) {
 	return b, nil
 }
 
-// newBatch is a batch of rows of an outbox, without its functions. faults says by index why some of them
-// cannot be read.
-func newBatch(rows []wsql.Row, faults map[int]error) *Batch {
+// outboxRow is a row of an outbox. fault says why it cannot be read; nil: it can.
+type outboxRow struct {
+	wsql.Row
+	fault error
+}
+
+// newBatch is a batch of rows of an outbox, without its functions.
+func newBatch(rows []outboxRow) *Batch {
 	b := &Batch{Messages: make([]Message, len(rows))}
 	for i := range rows {
-		b.Messages[i] = Message{Message: rows[i].Msg, Headers: rows[i].Metadata, Fault: faults[i]}
+		b.Messages[i] = Message{Message: rows[i].Msg, Headers: rows[i].Metadata, Fault: rows[i].fault}
 	}
 	return b
 }
@@ -254,32 +268,108 @@ func newBatch(rows []wsql.Row, faults map[int]error) *Batch {
 // it.
 func overtaken(err error) bool { return pg.RolledBack(err) }
 
-// read returns the next messages and, by index, why some of them cannot be read.
-func (s *OutboxSource) read(ctx context.Context, tx pgx.Tx) (list []wsql.Row, faults map[int]error, err error) {
-	faults = map[int]error{}
+// read returns the next messages of transactions that have no older one beside them, in the order of
+// their transactions.
+func (s *OutboxSource) read(ctx context.Context, tx pgx.Tx) (list []outboxRow, err error) {
 	q, err := s.schema.SelectQuery(wsql.SelectQueryParams{Topic: s.topic, ConsumerGroup: group, OffsetsAdapter: s.offsets})
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the outbox: %w", err)
+		return nil, fmt.Errorf("read the outbox: %w", err)
 	}
 	rows, err := tx.Query(ctx, q.Query, q.Args...)
 	if err != nil {
-		return nil, nil, cmp.Or(explain(err), fmt.Errorf("read the outbox: %w", err))
+		return nil, cmp.Or(explain(err), fmt.Errorf("read the outbox: %w", err))
 	}
 	defer rows.Close()
 	for rows.Next() {
-		row, err := s.schema.UnmarshalMessage(wsql.UnmarshalMessageParams{Row: rows})
-		if err != nil {
-			faults[len(list)] = fmt.Errorf("the message cannot be read: %w", err)
-			if row, err = bare(rows); err != nil {
-				return nil, nil, err
+		var r outboxRow
+		if r.Row, err = s.schema.UnmarshalMessage(wsql.UnmarshalMessageParams{Row: rows}); err != nil {
+			r.fault = fmt.Errorf("the message cannot be read: %w", err)
+			if r.Row, err = bare(rows); err != nil {
+				return nil, err
 			}
 		}
-		list = append(list, row)
+		list = append(list, r)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, nil, fmt.Errorf("read the outbox: %w", err)
+		return nil, fmt.Errorf("read the outbox: %w", err)
 	}
-	return list, faults, nil
+	return list, nil
+}
+
+// lookAhead is how many messages behind a batch are looked at for one that was inserted before it.
+const lookAhead = 10_000
+
+// inOrder returns the first of the rows that were read: so many that no message behind them was inserted
+// before one of them. A transaction has its id from its first change on. If another one with a higher id
+// changes a row first, commits, and the older one changes the same row after it, their messages have
+// the order of the changes in their offsets alone.
+func (s *OutboxSource) inOrder(ctx context.Context, tx pgx.Tx, rows []outboxRow) ([]outboxRow, error) {
+	last := &rows[len(rows)-1]
+	var read, waiting *int64 // the lowest offset behind the rows of messages that can be read, and of those that cannot yet
+	err := tx.QueryRow(ctx, `
+		SELECT min("offset") FILTER (WHERE ended), min("offset") FILTER (WHERE NOT ended) FROM (
+		  SELECT "offset", transaction_id < pg_snapshot_xmin(pg_current_snapshot()) AS ended FROM `+s.schema.MessagesTable(s.topic)+`
+		   WHERE (transaction_id, "offset") > ($1, $2) ORDER BY transaction_id, "offset" LIMIT $3) AS behind`,
+		last.ExtraData["transaction_id"], last.Offset, lookAhead).Scan(&read, &waiting)
+	if err != nil {
+		return nil, fmt.Errorf("read the outbox: %w", err)
+	}
+	offsets := make([]int64, len(rows))
+	for i := range rows {
+		offsets[i] = rows[i].Offset
+	}
+	return rows[:inOrder(offsets, orMost(read), orMost(waiting))], nil
+}
+
+func orMost(offset *int64) int64 {
+	if offset == nil {
+		return math.MaxInt64
+	}
+	return *offset
+}
+
+// inOrder returns how many of the first messages can be appended in the order of their offsets. read and
+// waiting are as in OutboxSource.inOrder. None can if a message has to come before them that cannot be
+// read until a transaction ends. If what has to come before them is further away, they are all
+// appended.
+func inOrder(offsets []int64, read, waiting int64) int {
+	highest := make([]int64, len(offsets)) // of the first ones
+	for i, offset := range offsets {
+		highest[i] = offset
+		if i > 0 {
+			highest[i] = max(offset, highest[i-1])
+		}
+	}
+	behind := min(read, waiting)
+	for n := len(offsets); n > 0; n-- {
+		if highest[n-1] < behind {
+			return n
+		}
+		behind = min(behind, offsets[n-1])
+	}
+	if waiting < highest[len(offsets)-1] {
+		return 0
+	}
+	return len(offsets)
+}
+
+// mustBeOfThisServer is an error if the outbox has transaction ids of another server: those that
+// messages get here could all be below the ids that were read.
+func (s *OutboxSource) mustBeOfThisServer(ctx context.Context, tx pgx.Tx) error {
+	var ahead bool
+	messages, offsets := s.schema.MessagesTable(s.topic), s.offsets.MessagesOffsetsTable(s.topic)
+	err := tx.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM (SELECT transaction_id FROM `+messages+` ORDER BY transaction_id DESC LIMIT 1) AS newest
+		                WHERE transaction_id >= pg_snapshot_xmax(pg_current_snapshot()))
+		    OR EXISTS (SELECT FROM `+offsets+` WHERE consumer_group = $1 AND last_processed_transaction_id >= pg_snapshot_xmax(pg_current_snapshot()))`, group).Scan(&ahead)
+	if err != nil {
+		return fmt.Errorf("read the outbox: %w", err)
+	}
+	if !ahead {
+		return nil
+	}
+	return fmt.Errorf("the outbox has transaction ids that this server has not reached, so messages could be left out: it comes from a dump, or the server lost its newest transactions. "+
+		"Run BEGIN; UPDATE %s SET transaction_id = pg_current_xact_id(); UPDATE %s SET last_processed_transaction_id = '0' WHERE consumer_group = '%s'; COMMIT. Then all messages are read again, and the log skips those that it has", messages, offsets, group)
 }
 
 // bare reads a message without decoding its metadata, the only part that can be unreadable.
@@ -294,7 +384,7 @@ func bare(rows pgx.Rows) (r wsql.Row, err error) {
 }
 
 // done stores dead letters and moves the offset, in one transaction.
-func (s *OutboxSource) done(ctx context.Context, tx pgx.Tx, rows []wsql.Row, dead []Dead) error {
+func (s *OutboxSource) done(ctx context.Context, tx pgx.Tx, last wsql.Row, dead []Dead) error {
 	if len(dead) > 0 {
 		publisher, err := wsql.NewPublisher(wsql.TxFromPgx(tx), wsql.PublisherConfig{SchemaAdapter: deadSchema()}, nil)
 		if err == nil {
@@ -304,7 +394,7 @@ func (s *OutboxSource) done(ctx context.Context, tx pgx.Tx, rows []wsql.Row, dea
 			return fmt.Errorf("keep dead letters of the outbox: %w", err)
 		}
 	}
-	q, err := s.offsets.AckMessageQuery(wsql.AckMessageQueryParams{Topic: s.topic, ConsumerGroup: group, LastRow: rows[len(rows)-1], Rows: rows})
+	q, err := s.offsets.AckMessageQuery(wsql.AckMessageQueryParams{Topic: s.topic, ConsumerGroup: group, LastRow: last})
 	if err != nil {
 		return fmt.Errorf("move the offset of the outbox: %w", err)
 	}

@@ -3,7 +3,10 @@ package ingest_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -73,6 +76,110 @@ func TestOutboxIsAppendedOnceAndInOrder(t *testing.T) {
 	for w, ids := range want {
 		n.eventuallyHolds(w, ids)
 	}
+}
+
+// open begins a transaction that has an id. Its insert writes a message, and end commits it.
+func (p *producer) open() (insert func(id string), end func()) {
+	p.t.Helper()
+	tx := testkit.Must(p.pool.Begin(p.t.Context()))(p.t)
+	p.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	testkit.Must(tx.Exec(p.t.Context(), `SELECT pg_current_xact_id()`))(p.t)
+	insert = func(id string) {
+		testkit.Must(tx.Exec(p.t.Context(), `INSERT INTO watermill_ledgerfeed (uuid, payload, metadata, transaction_id) VALUES ($1, $2, '{}', pg_current_xact_id())`, id, line("w", id)))(p.t)
+	}
+	return insert, func() { testkit.Must(0, tx.Commit(p.t.Context()))(p.t) }
+}
+
+// next reads a batch as often as a message that is not held up needs at most.
+func next(t *testing.T, s ingest.Source) (ids []string) {
+	t.Helper()
+	for range 3 {
+		b := testkit.Must(s.Next(t.Context()))(t)
+		if b == nil {
+			continue
+		}
+		for i := range b.Messages {
+			ids = append(ids, b.Messages[i].UUID)
+		}
+		b.Release(t.Context())
+		return ids
+	}
+	return nil
+}
+
+// TestOutboxKeepsTheOrderOfChanges: when two transactions change a row one after the other, their
+// messages have this order, whichever of them began first, and also if one of them must be waited for.
+func TestOutboxKeepsTheOrderOfChanges(t *testing.T) {
+	t.Parallel()
+	n, p := install(t), newProducer(t)
+	insertA, endA := p.open()
+	_, endBetween := p.open()
+	insertB, endB := p.open()
+	insertB("older")
+	endB()
+	insertA("newer")
+	endA()
+	source := p.source()
+	defer source.Close()
+	if ids := next(t, source); ids != nil {
+		t.Errorf("%v are read while the message before them cannot be", ids)
+	}
+	endBetween()
+	n.start(p.source(), nil)
+	n.eventuallyHolds("w", []string{"older", "newer"})
+}
+
+// TestDeletingWhatWasRead: the statement of docs/operations/ingest.md deletes what was read and nothing
+// else, whatever the order of offsets is.
+func TestDeletingWhatWasRead(t *testing.T) {
+	t.Parallel()
+	n, p := install(t), newProducer(t)
+	insertFirst, endFirst := p.open()
+	_, endBetween := p.open()
+	insertLast, endLast := p.open()
+	insertLast("last") // at the lower offset, and committed after the other one was read
+	insertFirst("first")
+	endFirst()
+	n.start(p.source(), nil)
+	n.eventuallyHolds("w", []string{"first"})
+	endLast()
+	statement := regexp.MustCompile("(?s)```sql\n(DELETE FROM watermill_ledgerfeed .*?)```").FindSubmatch(testkit.Must(os.ReadFile("../../docs/operations/ingest.md"))(t))
+	deleted := func() int64 { return testkit.Must(p.pool.Exec(t.Context(), string(statement[1])))(t).RowsAffected() }
+	testkit.Eventually(t, func() error { // the offset moves after the entry is in the log
+		if deleted() == 0 {
+			return errors.New("nothing was deleted")
+		}
+		return nil
+	})
+	if n := deleted(); n != 0 {
+		t.Errorf("%d messages that nobody has read were deleted", n)
+	}
+	endBetween()
+	n.eventuallyHolds("w", []string{"first", "last"})
+}
+
+// TestOutboxOfAnotherServer: an outbox with transaction ids that its server has not reached is an error
+// that says what to do, and after that nothing is lost or doubled.
+func TestOutboxOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	n, p := install(t), newProducer(t)
+	_, stop := n.start(p.source(), nil)
+	p.publish(true, msg("a", line("w", "a")))
+	n.eventuallyHolds("w", []string{"a"})
+	stop()
+	testkit.Must(p.pool.Exec(t.Context(), `UPDATE watermill_ledgerfeed SET transaction_id = '1000000000'`))(t) // as a dump brings them
+	testkit.Must(p.pool.Exec(t.Context(), `UPDATE watermill_offsets_ledgerfeed SET last_processed_transaction_id = '1000000000'`))(t)
+	p.publish(true, msg("b", line("w", "b")))
+	source := p.source()
+	t.Cleanup(source.Close)
+	_, err := source.Next(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "transaction ids that this server has not reached") {
+		t.Fatalf("the error is %v", err)
+	}
+	repair := regexp.MustCompile(`BEGIN; .*; COMMIT`).FindString(err.Error())
+	testkit.Must(p.pool.Exec(t.Context(), repair))(t)
+	n.start(source, nil)
+	n.eventuallyHolds("w", []string{"a", "b"})
 }
 
 func TestMessageWithoutAnIDHasItsUUID(t *testing.T) {
