@@ -27,6 +27,10 @@ const (
 	brokenOffTries = 5
 	firstPause     = time.Second
 	longestPause   = time.Minute
+	// A process that copies once may meet one that keeps the copy, which then goes on from where the
+	// other one was. Two that keep it meet again and again.
+	mostMeetings = 5
+	meetingsIn   = time.Minute
 )
 
 // Config configures a Copier.
@@ -34,7 +38,12 @@ type Config struct {
 	API      *client.Client
 	Database *Database
 
-	// KeepRemoved leaves rows in the copy that the API has removed, with the time in removed_at.
+	// Reconnect makes a client with the key of now, after the key was refused. Nil, or no client: the
+	// key is still the one that was refused.
+	Reconnect func() (*client.Client, error)
+
+	// KeepRemoved leaves rows in the copy that the API has removed, with the time in removed_at. Rows
+	// and fields that a key with fewer permissions does not see leave the copy nevertheless.
 	KeepRemoved bool
 	// Once ends the copier when there is nothing more.
 	Once bool
@@ -70,6 +79,7 @@ func (e *newFieldError) Error() string {
 // after failures, except those before its first success: they are most likely mistakes of its
 // caller.
 func (c *Copier) Run(ctx context.Context) error {
+	var met []time.Time // when another process had changed the copy
 	for pause, succeeded := firstPause, false; ; {
 		err := c.round(ctx, func() { succeeded, pause = true, firstPause })
 		if fresh, ok := errors.AsType[*newFieldError](err); ok {
@@ -79,8 +89,19 @@ func (c *Copier) Run(ctx context.Context) error {
 			c.cfg.Logger.WarnContext(ctx, "the API has new fields: its description is read again", "list", fresh.list, "fields", fresh.names)
 			continue
 		}
+		if c.reconnect(err) {
+			c.cfg.Logger.InfoContext(ctx, "the key was refused, and its file has another one: the copy goes on with it")
+			continue
+		}
 		if err == nil || ctx.Err() != nil || c.cfg.Once || !succeeded || final(err) {
 			return err
+		}
+		if errors.Is(err, errOtherWriter) {
+			now := c.cfg.Clock()
+			met = slices.DeleteFunc(append(met, now), func(at time.Time) bool { return at.Before(now.Add(-meetingsIn)) })
+			if len(met) > mostMeetings {
+				return err
+			}
 		}
 		c.cfg.Logger.ErrorContext(ctx, "the copy failed and goes on from its place", "in", pause, "error", err)
 		if !c.cfg.Pause(ctx, pause) {
@@ -93,7 +114,20 @@ func (c *Copier) Run(ctx context.Context) error {
 // final says that going on would change nothing.
 func final(err error) bool {
 	refused, ok := errors.AsType[*client.Error](err)
-	return ok && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests || errors.Is(err, errOtherWriter)
+	return ok && refused.Status/100 == 4 && refused.Status != http.StatusTooManyRequests
+}
+
+// reconnect takes the key of now after the key was refused, and tells whether it is another one.
+func (c *Copier) reconnect(err error) bool {
+	if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Status != http.StatusUnauthorized || c.cfg.Reconnect == nil {
+		return false
+	}
+	api, failed := c.cfg.Reconnect()
+	if failed != nil || api == nil {
+		return false // the answer of the API says more
+	}
+	c.cfg.API = api
+	return true
 }
 
 // round copies until something fails. It calls begun when all lists were copied once.
@@ -140,6 +174,11 @@ func (l lists) each() func(yield func(*list, *state) bool) {
 type sight struct {
 	workspace, permissions string
 	perMinute              int // requests
+}
+
+// seesLess tells whether one of the permissions of before is missing.
+func (s sight) seesLess(before string) bool {
+	return slices.ContainsFunc(strings.Fields(before), func(one string) bool { return !slices.Contains(strings.Fields(s.permissions), one) })
 }
 
 func (s sight) mayRead(l *list) bool {
@@ -226,11 +265,16 @@ func (c *Copier) prepareList(ctx context.Context, w *writer, l *list, states map
 			return &s, nil
 		}
 		c.cfg.Logger.WarnContext(ctx, "a list is no longer copied, and its tables are emptied", "list", l.name(), "reason", "the key has not "+l.permission)
-		if err := w.empty(ctx, l, c.cfg.KeepRemoved, c.now()); err != nil {
+		if err := w.empty(ctx, l, false, c.now()); err != nil {
 			return nil, err
 		}
 	} else if s.cursor != "" {
 		c.sayAgain(ctx, l, strings.Join(reasons, "; "))
+	}
+	if s.less = now.mayRead(l) && now.seesLess(s.permissions); s.less {
+		// The permissions stay those of before until the list was read again, whoever does it.
+		s.sight, s.cursor = now.permissions, ""
+		return &s, w.exec(ctx, `UPDATE `+w.table(stateTable)+` SET cursor = '' WHERE list = $1`, l.name())
 	}
 	s.permissions, s.cursor = now.permissions, ""
 	return &s, w.exec(ctx, `UPDATE `+w.table(stateTable)+` SET permissions = $1, cursor = '' WHERE list = $2`, now.permissions, l.name())
@@ -312,21 +356,22 @@ func (c *Copier) copyWhole(ctx context.Context, l *list, s *state) error {
 		failed <- c.readBatches(reading, l, whole, batches)
 	}()
 	rows, removed := 0, 0
+	keep := c.cfg.KeepRemoved && !s.less
 	next := step{from: s.cursor}
 	err := c.cfg.Database.transaction(ctx, func(w *writer) error {
 		fresh := s.cursor == ""
 		if fresh {
-			if err := w.empty(ctx, l, c.cfg.KeepRemoved, c.now()); err != nil {
+			if err := w.empty(ctx, l, keep, c.now()); err != nil {
 				return err
 			}
-			fresh = !c.cfg.KeepRemoved
+			fresh = !keep
 			next.whole = c.now()
 		}
 		for b := range batches {
 			if s.cursor == "" {
 				b.removed = nil // they are not there
 			}
-			if err := w.put(ctx, b, fresh, c.cfg.KeepRemoved, c.now()); err != nil {
+			if err := w.put(ctx, b, fresh, keep, c.now()); err != nil {
 				return err
 			}
 			rows, removed = rows+b.rows, removed+len(b.removed)/len(l.root().key)
@@ -335,10 +380,16 @@ func (c *Copier) copyWhole(ctx context.Context, l *list, s *state) error {
 			return err
 		}
 		next.to, next.position, next.fresh = whole.Cursor(), whole.Position(), c.now()
-		return w.advance(ctx, l, next)
+		if err := w.advance(ctx, l, next); err != nil || !s.less {
+			return err
+		}
+		return w.exec(ctx, `UPDATE `+w.table(stateTable)+` SET permissions = $1 WHERE list = $2`, s.sight, l.name())
 	})
 	if err != nil {
 		return err
+	}
+	if s.less {
+		s.permissions, s.less = s.sight, false
 	}
 	if s.cursor == "" || rows+removed > 0 {
 		c.cfg.Logger.InfoContext(ctx, "copied "+plural.Of(rows, "row", "rows"), "list", l.name(), "removed", removed, "position", next.position, "took", c.cfg.Clock().Sub(began).Round(time.Millisecond))

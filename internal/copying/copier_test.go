@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,6 +26,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/projections/projectionstest"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
+	"github.com/ledgerfeed/ledgerfeed/readapi/client"
 	"github.com/ledgerfeed/ledgerfeed/readapi/readapitest"
 )
 
@@ -260,6 +263,87 @@ func TestRemovedRowsAreKept(t *testing.T) {
 			t.Errorf("%s rows without soft deletes, want 1", n)
 		}
 	})
+}
+
+// TestKeptRowsOfAKeyThatSeesLess: soft deletes keep nothing that the key of now may not see, neither
+// fields of pay nor payouts.
+func TestKeptRowsOfAKeyThatSeesLess(t *testing.T) {
+	t.Parallel()
+	inBoth(t, func(t *testing.T, p *place) {
+		s := readapitest.New(t)
+		s.Grow(readapitest.History(t, 3, 600)...)
+		s.Grow(readapitest.Line(t, `"type":"time_entry.recorded","data":{"time_entry_id":"te_gone","work_date":"2026-10-01","client_id":"cl_1","contractor_id":"co_1","service":"a","hours":7.5,"pay_amount":"70.00","period":"2026-10","currency":"EUR"}`))
+		_, all := s.Key(access.AllPermissions()...)
+		_, less := s.Key(readapitest.WithoutPay()...)
+		keep := func(c *copying.Config) { c.KeepRemoved = true }
+		p.copy(t, s.Address, all, keep)
+		s.Grow(readapitest.Line(t, `"type":"time_entry.deleted","data":{"time_entry_id":"te_gone"}`))
+		p.copy(t, s.Address, all, keep)
+		const secrets = "SELECT (SELECT count(pay_amount) FROM time_entries) + (SELECT count(pay_amount) FROM charges) + (SELECT count(*) FROM payments WHERE direction = 'paid_to_contractor')"
+		if p.value(t, secrets+" + 0") == "0" || p.value(t, "SELECT pay_amount FROM time_entries WHERE removed_at IS NOT NULL") != "70.00" {
+			t.Fatal("the history has no pay, or a removed row is not kept")
+		}
+		p.copy(t, s.Address, less, keep)
+		if n := p.value(t, secrets); n != "0" {
+			t.Errorf("%s rows have what the key may not see", n)
+		}
+		p.equals(t, s.Address, less)
+		s.Grow(readapitest.Line(t, `"type":"time_entry.recorded","data":{"time_entry_id":"te_later","work_date":"2026-10-01","client_id":"cl_1","contractor_id":"co_1","service":"a","hours":1,"period":"2026-10","currency":"EUR"}`))
+		p.copy(t, s.Address, less, keep)
+		s.Grow(readapitest.Line(t, `"type":"time_entry.deleted","data":{"time_entry_id":"te_later"}`))
+		p.copy(t, s.Address, less, keep)
+		if n := p.value(t, "SELECT count(*) FROM time_entries WHERE removed_at IS NOT NULL"); n != "1" {
+			t.Errorf("%s removed rows are kept later, want 1", n)
+		}
+	})
+}
+
+// TestACopyBesideAnother: a process that keeps the copy goes on after another one has copied once.
+func TestACopyBesideAnother(t *testing.T) {
+	t.Parallel()
+	inBoth(t, func(t *testing.T, p *place) {
+		s := readapitest.New(t)
+		s.Grow(readapitest.History(t, 3, 100)...)
+		_, key := s.Key(access.AllPermissions()...)
+		p.copy(t, s.Address, key)
+		kept, said := p.copier(t, s.Address, key, func(c *copying.Config) { c.Once = false })
+		defer running(t, kept)()
+		for i := 0; !strings.Contains(said.String(), "another process changes this copy"); i++ {
+			p.change(t, "UPDATE _ledgerfeed SET cursor = '' WHERE list = 'clients'") // as if another one were at another place
+			s.Grow(readapitest.Line(t, `"type":"client.recorded","data":{"client_id":"cl_beside_%d","name":"Beside"}`, i))
+			if i > 1000 {
+				t.Fatal("the copier has not noticed")
+			}
+		}
+		testkit.Eventually(t, func() error {
+			if strings.Count(said.String(), "list=clients") == 0 {
+				return errors.New("the list is not copied again")
+			}
+			return nil
+		})
+	})
+}
+
+// TestAReplacedKey: when the key is refused, the copy goes on with the one that is in its place now.
+func TestAReplacedKey(t *testing.T) {
+	t.Parallel()
+	s := readapitest.New(t)
+	s.Grow(readapitest.History(t, 3, 100)...)
+	_, key := s.Key(access.AllPermissions()...)
+	p := &place{to: "sqlite:" + filepath.Join(t.TempDir(), "copy.db")} // nothing here depends on the database
+	made := 0
+	c, said := p.copier(t, s.Address, "service_refused0_00000000000000000000000000000000000000", func(c *copying.Config) {
+		c.Reconnect = func() (*client.Client, error) {
+			if made++; made > 1 {
+				return nil, nil
+			}
+			return client.New(client.Config{URL: s.Address, Key: key})
+		}
+	})
+	if err := c.Run(t.Context()); err != nil || !strings.Contains(said.String(), "the copy goes on with it") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	p.equals(t, s.Address, key)
 }
 
 // TestOtherKeys: with a key that sees more, or less, the copy is what this key sees. A key of another

@@ -125,6 +125,9 @@ func firstWords(statement string) string {
 type state struct {
 	workspace, permissions, cursor string
 	position                       int64
+
+	less  bool   // the key of now sees less than permissions, and the list must be read again
+	sight string // the permissions of now, if it sees less
 }
 
 // stateTable has a row for each list.

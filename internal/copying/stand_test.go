@@ -143,6 +143,9 @@ func (p *place) value(t testing.TB, query string) string {
 // change changes the copy behind the copier's back.
 func (p *place) change(t testing.TB, statement string) {
 	t.Helper()
+	if p.schema == "" {
+		statement = "PRAGMA busy_timeout = 60000; " + statement // a copier may be writing
+	}
 	if _, err := p.sql.ExecContext(t.Context(), statement); err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,8 @@ func (sqlite) views() viewWords { return sqliteWords{} }
 func cents(amount string) string { return "CAST(replace(" + amount + ", '.', '') AS INTEGER)" }
 
 func (sqliteWords) sum(amount, sign string) string {
-	return fmt.Sprintf("CASE WHEN %[1]s < 0 THEN '-' ELSE '' END || printf('%%d.%%02d', abs(%[1]s) / 100, abs(%[1]s) %% 100)", "sum(("+sign+") * "+cents(amount)+")")
+	// || is null where there is nothing to add up; printf alone would write a zero.
+	return fmt.Sprintf("CASE WHEN %[1]s < 0 THEN '-' WHEN %[1]s IS NOT NULL THEN '' END || printf('%%d.%%02d', abs(%[1]s) / 100, abs(%[1]s) %% 100)", "sum(("+sign+") * "+cents(amount)+")")
 }
 
 // hours have four decimals at most.

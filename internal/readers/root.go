@@ -44,6 +44,20 @@ func (f *apiFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.keyFile, "key-file", "", "a file with the API key (default: "+cli.KeyVariable+")")
 }
 
+// reconnector returns a function that makes a client like connect with the key of now; nil: the key is
+// still the one that was read first.
+func (f *apiFlags) reconnector(env *cli.Env, retryFor time.Duration) func() (*client.Client, error) {
+	last, _ := env.APIKey(f.keyFile)
+	return func() (*client.Client, error) {
+		key, err := env.APIKey(f.keyFile)
+		if err != nil || key == last {
+			return nil, err
+		}
+		last = key
+		return f.connect(env, retryFor)
+	}
+}
+
 // connect makes a client, which tries a request again for retryFor; 0: for its own time.
 func (f *apiFlags) connect(env *cli.Env, retryFor time.Duration) (*client.Client, error) {
 	key, err := env.APIKey(f.keyFile)

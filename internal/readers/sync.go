@@ -81,7 +81,7 @@ func (f *syncFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	}
 	defer func() { err = errors.Join(err, database.Close()) }()
 	copier := copying.New(copying.Config{
-		API: api, Database: database, KeepRemoved: f.keep, Once: f.once, Clock: env.Clock, Pause: flow.Sleep, Logger: env.Logger,
+		API: api, Reconnect: f.reconnector(env, retryFor), Database: database, KeepRemoved: f.keep, Once: f.once, Clock: env.Clock, Pause: flow.Sleep, Logger: env.Logger,
 	})
 	if f.once || !f.check {
 		err = copier.Run(ctx)
