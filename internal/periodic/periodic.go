@@ -30,6 +30,9 @@ var outages atomic.Int64 //nolint:gochecknoglobals // numbers are per process
 // LogTransition takes the result of one run. attributes go into the line that ends an outage.
 func (o *Outage) LogTransition(ctx context.Context, err error, attributes ...any) {
 	if err != nil {
+		if o.number.Load() != 0 {
+			return
+		}
 		if n := outages.Add(1); o.number.CompareAndSwap(0, n) {
 			o.Logger.WarnContext(ctx, o.Failing, "error", err, "outage", n)
 		}

@@ -98,22 +98,31 @@ func (s *Store) Run(ctx context.Context) error {
 	defer end()
 	ticker := time.NewTicker(s.cfg.FlushEvery)
 	defer ticker.Stop()
-	outage := &periodic.Outage{
+	keeping := &periodic.Outage{
 		Logger:  s.cfg.Logger,
 		Failing: "requests are not being kept for the console",
 		Working: "requests are being kept for the console again",
 	}
+	removing := &periodic.Outage{
+		Logger:  s.cfg.Logger,
+		Failing: "old requests cannot be removed; it is tried again every minute",
+		Working: "old requests are removed again",
+	}
 	var again time.Time // when to remove old requests again after a failure
 	for emptied := int64(-1); ; {
 		ended := ctx.Err() != nil
-		err := s.flush(context.WithoutCancel(ctx))
+		wrote, err := s.flush(context.WithoutCancel(ctx))
+		if wrote || err != nil { // nothing to write says nothing about the database
+			keeping.LogTransition(ctx, err, "dropped", s.Dropped())
+		}
 		if day := dayOf(s.cfg.Clock()); err == nil && emptied != day && !ended && !time.Now().Before(again) {
-			if err = s.removeOld(ctx, day); err == nil {
+			err = s.removeOld(ctx, day)
+			if err == nil {
 				emptied = day
 			}
+			removing.LogTransition(ctx, err)
 			again = time.Now().Add(removeRetry)
 		}
-		outage.LogTransition(ctx, err, "dropped", s.Dropped())
 		if ended {
 			return nil
 		}
@@ -124,17 +133,18 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// flush writes everything that is queued.
-func (s *Store) flush(ctx context.Context) error {
+// flush writes everything that is queued, and tells whether it wrote anything.
+func (s *Store) flush(ctx context.Context) (wrote bool, err error) {
 	for {
 		batch := s.nextBatch()
 		if len(batch) == 0 {
-			return nil
+			return wrote, nil
 		}
 		if err := s.write(ctx, batch); err != nil {
 			s.dropped.Add(int64(len(batch)))
-			return err
+			return wrote, err
 		}
+		wrote = true
 		s.count(batch)
 	}
 }

@@ -120,6 +120,33 @@ func TestRequestsNeverWait(t *testing.T) {
 	}
 }
 
+// TestAnOutageIsSaidOnce: while nothing can be written, times without requests are no end of it.
+func TestAnOutageIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.pool.Close()
+	store := testkit.Must(requestlog.New(requestlog.Config{Pool: b.pool, Clock: b.clock.Now, Logger: b.log.Logger(), FlushEvery: time.Millisecond}))(t)
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- store.Run(ctx) }()
+	for n := range int64(20) {
+		store.Record(&requestlog.Record{At: b.clock.Now(), WorkspaceID: "acme"})
+		testkit.Eventually(t, func() error {
+			if dropped := store.Dropped(); dropped != n+1 {
+				return fmt.Errorf("%d dropped", dropped)
+			}
+			return nil
+		})
+	}
+	end()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if log := b.log.String(); strings.Count(log, "requests are not being kept") != 1 || strings.Contains(log, "requests are being kept") {
+		t.Errorf("the outage is not said once:\n%s", log)
+	}
+}
+
 // TestALongReaderDelaysNoOthers: while a transaction that has read requests stays open,
 // old ones cannot be removed, and others read requests all the same.
 func TestALongReaderDelaysNoOthers(t *testing.T) {
