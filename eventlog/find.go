@@ -3,9 +3,8 @@ package eventlog
 import (
 	"encoding/json"
 	"strings"
-	"unicode"
 
-	"golang.org/x/text/unicode/norm"
+	"github.com/ledgerfeed/ledgerfeed/internal/fold"
 )
 
 // leastDigits is how many digits of a phone number a search needs: fewer are found in too many.
@@ -15,7 +14,7 @@ const leastDigits = 5
 // in the first and last name of a contact together. It does not search in the database, whose locale may
 // know letters of ASCII alone.
 func searchFor(text string) func(value string) bool {
-	plain, digits := folded(text), digitsOf(text)
+	plain, digits := fold.String(text), digitsOf(text)
 	isPhone := len(digits) >= leastDigits && strings.Trim(text, "0123456789+-/.() ") == ""
 	return func(value string) bool {
 		var members map[string]json.RawMessage
@@ -23,7 +22,7 @@ func searchFor(text string) func(value string) bool {
 			return false // the database accepts nothing else
 		}
 		for _, one := range textsOf(members) {
-			if strings.Contains(folded(one), plain) || isPhone && strings.Contains(digitsOf(one), digits) {
+			if strings.Contains(fold.String(one), plain) || isPhone && strings.Contains(digitsOf(one), digits) {
 				return true
 			}
 		}
@@ -51,17 +50,6 @@ func textsOf(object map[string]json.RawMessage) (texts []string) {
 		texts = append(texts, first+" "+last, last+" "+first)
 	}
 	return texts
-}
-
-// folded returns a text in lower case, without accents and double spaces.
-func folded(text string) string {
-	var b strings.Builder
-	for _, r := range norm.NFKD.String(strings.ToLower(text)) {
-		if !unicode.Is(unicode.Mn, r) {
-			b.WriteRune(r)
-		}
-	}
-	return strings.Join(strings.Fields(b.String()), " ")
 }
 
 func digitsOf(text string) string {

@@ -96,11 +96,13 @@ func (e *endpoint) keys() (list []statementKey) {
 	return list
 }
 
-// WithStatement reads the rows of a table that have a value in a column, and NamedStatement those with
-// a name.
+// WithStatement reads the rows of a table that have a value in a column, NamedStatement those with a
+// name, and NumberedStatement invoices with a document of a number.
 func WithStatement(table, column string) string { return turnOf(table, &turn{column: column}) }
 
-func NamedStatement(table string) string { return turnOf(table, &turn{names: []string{"a"}}) }
+func NamedStatement(table string) string { return turnOf(table, &turn{name: "a"}) }
+
+func NumberedStatement() string { return turnOf("invoice", &turn{document: "a"}) }
 
 func turnOf(table string, t *turn) string {
 	routes := route.Table()

@@ -1,17 +1,16 @@
 package readapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+	"github.com/ledgerfeed/ledgerfeed/internal/fold"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
@@ -44,11 +43,12 @@ type Place struct {
 
 // turn is what a Page is to have.
 type turn struct {
-	at     Place
-	column string // an indexed column that must have the value; empty: there is no such condition
-	value  string
-	names  []string // a party's name must contain one of these; nil: any name will do
-	page   *Page
+	at       Place
+	column   string // an indexed column that must have the value; empty: there is no such condition
+	value    string
+	name     string // a regular expression that a party's name must match; empty: any name will do
+	document string // text that the invoice must contain; empty: any invoice will do
+	page     *Page
 }
 
 // turnKey is the context key of a turn: the list is read for a Page.
@@ -66,28 +66,35 @@ func (r *Reader) Page(ctx context.Context, ask Ask, at *Place) (*Page, error) {
 }
 
 // With reads the rows of a list, without filters, that have a value in a column: the id, an invoice's
-// number, or the invoice_id of charges, payments and time entries. It reads as Page does.
-func (r *Reader) With(ctx context.Context, ask Ask, column, value string) (*Page, error) {
-	return r.page(ctx, ask, &turn{column: column, value: value})
-}
-
-// mostNames is how many clients or contractors a search for a name looks at. The ones that changed last come first.
-const mostNames = 20_000
-
-// Named reads the clients or contractors whose name has a text in it, in capitals or not, as Page does.
-func (r *Reader) Named(ctx context.Context, ask Ask, text string) (*Page, error) {
-	lower := strings.ToLower(text)
-	words := strings.Fields(lower)
-	for i, word := range words {
-		first, size := utf8.DecodeRuneInString(word)
-		words[i] = string(unicode.ToUpper(first)) + word[size:]
-	}
-	t := &turn{}
-	// The database lowers only what its locale knows.
-	for _, form := range []string{text, lower, strings.ToUpper(text), strings.Join(words, " ")} {
-		t.names = append(t.names, strings.Trim(string(jsonform.AppendString(nil, form)), `"`))
+// number, the contractor_id of payments, or the invoice_id of charges, payments and time entries. It
+// reads as Page does, and looks at all rows with the value each time.
+func (r *Reader) With(ctx context.Context, ask Ask, column, value string, at *Place) (*Page, error) {
+	t := &turn{column: column, value: value}
+	if at != nil {
+		t.at = *at
 	}
 	return r.page(ctx, ask, t)
+}
+
+// searchDepth is how many rows a search by a name or a document's number looks at: those that changed
+// last.
+const searchDepth = 20_000
+
+// Named reads the clients or contractors whose name has something like a text in it (fold.String), as
+// Page does.
+func (r *Reader) Named(ctx context.Context, ask Ask, text string) (*Page, error) {
+	return r.page(ctx, ask, &turn{name: fold.Pattern(inJSON(text))})
+}
+
+// Numbered reads the invoices that have a document with a number, as Page does.
+func (r *Reader) Numbered(ctx context.Context, ask Ask, number string) (*Page, error) {
+	return r.page(ctx, ask, &turn{document: `"number":"` + inJSON(number) + `"`})
+}
+
+// inJSON returns a text as it stands in rows, between quotation marks.
+func inJSON(text string) string {
+	quoted := jsonform.AppendString(nil, text)
+	return string(quoted[1 : len(quoted)-1])
 }
 
 // AskBases asks for rows by their ids.
@@ -167,12 +174,14 @@ func turnStatement(r *route.Resource, filters []filter, key statementKey, t *tur
 	const value = "$5" // after turnArguments; a turn with it has no filters
 	switch {
 	case t.column != "":
-		page = `SELECT * FROM (` + page + ` AND ` + t.column + ` BETWEEN ` + value + ` AND ` + value + conditions + ` ORDER BY ` + t.column + limit + `) listed` + inOrder
-	case t.names != nil:
+		// The order inside leaves no other plan than the index of the column.
+		page = `SELECT * FROM (` + page + ` AND ` + t.column + ` BETWEEN ` + value + ` AND ` + value + conditions + ` ORDER BY ` + t.column + `) listed` + inOrder + limit
+	case t.name != "":
 		after := r.Fields[slices.IndexFunc(r.Fields, func(f jsonform.FieldDescription) bool { return f.Name == "name" })+1].Name
 		name := `split_part(split_part(base, ',"name":', 2), ',"` + after + `":', 1)`
-		page = `SELECT position, id, ` + columns + ` FROM (` + page + conditions + inOrder + ` LIMIT ` + strconv.Itoa(mostNames) + `) newest
-		  WHERE EXISTS (SELECT FROM unnest(` + value + `::text[]) AS form WHERE strpos(` + name + `, form) > 0 OR strpos(lower(` + name + `), form) > 0)` + inOrder + limit
+		page = searched(page+conditions+inOrder, columns) + name + ` ~ ` + value + inOrder + limit
+	case t.document != "":
+		page = searched(page+conditions+inOrder, columns) + `strpos(base, ` + value + `) > 0` + inOrder + limit
 	case byMonths(filters, key):
 		page = ofMonths(r, r.Table, "position, id, "+selectionOf(r, key.visible), conditions, direction, limit, daysArguments(key, turnArguments)) + inOrder
 	default:
@@ -183,16 +192,18 @@ func turnStatement(r *route.Resource, filters []filter, key statementKey, t *tur
 	(SELECT position, id, ` + columns + ` FROM (` + page + `) page LIMIT $4)`
 }
 
+// searched begins a statement that searches in the newest rows; its condition follows.
+func searched(rows, columns string) string {
+	return `SELECT position, id, ` + columns + ` FROM (` + rows + ` LIMIT ` + strconv.Itoa(searchDepth) + `) newest WHERE `
+}
+
 // answerTurn reads a Page.
 func answerTurn(q *request, t *turn) error {
 	key, filtered := q.endpoint.keyOf(q)
 	size := q.params.limit(q.endpoint.limit)
 	args := append([]any{q.key.WorkspaceID, t.at.Position, t.at.ID, size + 1}, filtered...)
-	switch {
-	case t.column != "":
-		args = append(args, t.value)
-	case t.names != nil:
-		args = append(args, t.names)
+	if value := cmp.Or(t.value, t.name, t.document); value != "" {
+		args = append(args, value)
 	}
 	rows, v, err := q.queryVersion(turnStatement(q.endpoint.Resource, q.endpoint.filters, key, t), args...)
 	if err != nil {

@@ -126,13 +126,14 @@ func TestPlans(t *testing.T) {
 		}
 	}
 	for _, of := range [][3]string{
-		{"charge", "invoice_id", "in_7"}, {"payment", "invoice_id", "in_7"}, {"time_entry", "invoice_id", "in_7"}, {"invoice", "number", "INV-7"}, {"client_credit", "id", "cl_7"}, {"time_entry", "id", "te_7"},
+		{"charge", "invoice_id", "in_7"}, {"payment", "invoice_id", "in_7"}, {"payment", "contractor_id", "co_37"}, {"time_entry", "invoice_id", "in_7"}, {"invoice", "number", "INV-7"}, {"client_credit", "id", "cl_7"}, {"time_entry", "id", "te_7"},
 	} {
 		s.checkPlan(tx, readapi.Statement{Path: "with " + of[1], Table: of[0], Days: true, SQL: readapi.WithStatement(of[0], of[1])}, "'big', 9223372036854775807, '', 51, '"+of[2]+"'")
 	}
 	for _, table := range []string{"client", "contractor"} {
-		s.checkPlan(tx, readapi.Statement{Path: "by name", Table: table, Whole: true, SQL: readapi.NamedStatement(table)}, "'big', 9223372036854775807, '', 51, '{a}'")
+		s.checkPlan(tx, readapi.Statement{Path: "by name", Table: table, Whole: true, SQL: readapi.NamedStatement(table)}, "'big', 9223372036854775807, '', 51, 'a'")
 	}
+	s.checkPlan(tx, readapi.Statement{Path: "by document", Table: "invoice", Whole: true, SQL: readapi.NumberedStatement()}, "'big', 9223372036854775807, '', 51, 'a'")
 	for _, below := range []string{"9223372036854775807", "10000"} {
 		s.checkPlan(tx, readapi.Statement{Path: "credit", Table: "credit_move", SQL: readapi.CreditStatement()}, "'big', 'cl_0', 0, "+below+", 15000, 51, 10, '\\x00'")
 	}

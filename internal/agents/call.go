@@ -10,14 +10,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"golang.org/x/text/cases"
-	"golang.org/x/text/runes"
-	"golang.org/x/text/transform"
-	"golang.org/x/text/unicode/norm"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/fold"
 	"github.com/ledgerfeed/ledgerfeed/readapi/client"
 )
 
@@ -173,7 +169,7 @@ func readList(ctx context.Context, api *client.Client, path string, query url.Va
 // list reads a list.
 func (t *tool) list(ctx context.Context, api *client.Client, given url.Values) (*answer, error) {
 	fields := take(given, argFields)
-	sought := folded(strings.Join(take(given, argContaining), ""))
+	sought := fold.String(strings.Join(take(given, argContaining), ""))
 	for _, name := range fields {
 		if !slices.Contains(t.fields, name) {
 			return nil, fmt.Errorf("fields: rows have no field %q. They have: %s", name, strings.Join(t.fields, ", "))
@@ -203,7 +199,7 @@ func (t *tool) list(ctx context.Context, api *client.Client, given url.Values) (
 func hasText(value any, text string) bool {
 	switch value := value.(type) {
 	case string:
-		return strings.Contains(folded(value), text)
+		return strings.Contains(fold.String(value), text)
 	case []any:
 		return slices.ContainsFunc(value, func(one any) bool { return hasText(one, text) })
 	case map[string]any:
@@ -214,16 +210,6 @@ func hasText(value any, text string) bool {
 		}
 	}
 	return false
-}
-
-// folded is a text without capitals and accents.
-func folded(text string) string {
-	fold := transform.Chain(norm.NFKD, runes.Remove(runes.In(unicode.Mn)), cases.Fold())
-	plain, _, err := transform.String(fold, text)
-	if err != nil {
-		return text // not reached: none of the three refuses a text
-	}
-	return plain
 }
 
 // feed reads events. Pages of the feed follow each other without a gap, so they are one answer.

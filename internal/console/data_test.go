@@ -21,6 +21,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
+	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
 
 // table reads a workbook's only sheet.
@@ -248,6 +249,7 @@ func TestRowsBesideARow(t *testing.T) {
 	client.hasNot("50.00")
 	viewer.get("/data/clients/cl_2").has("Client credit", "50.00").hasNot("Packages")
 	viewer.get("/data/credit-history").has(`&#43;50.00 <span class="muted">CHF</span>`, `−360.00 <span class="muted">EUR</span>`)
+	viewer.get("/files/credit-history.csv").has("-360.00", ",50.00,").hasNot("−")
 	viewer.get("/data/credits").has(`840.00`, "EUR", "CHF").hasNot("pk_10")
 
 	invoice := viewer.get("/data/invoices/in_1").has("Credit notes", `href="/data/invoices/cn_1"`, "CN_1").hasNot("cn_other")
@@ -330,6 +332,25 @@ func TestDataPages(t *testing.T) {
 	}
 }
 
+// TestManyPayoutsOfAContractor: the contractor's page has the newest payouts, says that there are more,
+// and adds up all of them.
+func TestManyPayoutsOfAContractor(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	add := s.projecting()
+	add("contractor.recorded", time.Time{}, `{"contractor_id":"co_1","name":"Rosa Tran"}`)
+	payout := func(i int, amount string) {
+		add("payout.paid", time.Time{}, fmt.Sprintf(`{"payment_id":"pm_%03d","contractor_id":"co_1","amount":%q,"currency":"EUR","source":"bank"}`, i, amount))
+	}
+	for i := range route.MaxLimit {
+		payout(i, "1.00")
+	}
+	admin := s.signIn(acme, session.Admin)
+	admin.get("/data/contractors/co_1").has("In all: <strong>100.00 EUR</strong>").hasNot("There are more")
+	payout(route.MaxLimit, "7.07")
+	admin.get("/data/contractors/co_1").has("pm_100", "7.07", "pm_001", "These are the newest 100. There are more.", "In all: <strong>107.07 EUR</strong>").hasNot("pm_000")
+}
+
 // TestSearch finds what people name, and nothing that their role does not see.
 func TestSearch(t *testing.T) {
 	t.Parallel()
@@ -337,14 +358,18 @@ func TestSearch(t *testing.T) {
 	add := s.projecting()
 	add("client.recorded", time.Time{}, `{"client_id":"cl_1","name":"Світлана \"Північ\" Clinic"}`)
 	add("client.recorded", time.Time{}, `{"client_id":"cl_2","name":"Ivy Clinic"}`)
+	add("client.recorded", time.Time{}, `{"client_id":"cl_3","name":"ZÜRICH West (Côte d’Or)"}`)
 	add("contractor.recorded", time.Time{}, `{"contractor_id":"co_1","name":"Rosa Tran"}`)
 	add("invoice.recorded", time.Time{}, invoiceOf)
+	add("invoice.issued", time.Time{}, `{"invoice_id":"in_1","invoice_number":"INV-1-S","amount":"10.00","is_supplemental":true}`)
 	add("payout.paid", time.Time{}, `{"payment_id":"pm_1","invoice_id":"in_1","contractor_id":"co_1","amount":"998.59","currency":"EUR","source":"bank"}`)
 	event := add("invoice.reversed", time.Time{}, `{"invoice_id":"in_1"}`)
 	admin, viewer := s.signIn(acme, session.Admin), s.signIn(acme, session.Viewer)
 	for text, want := range map[string]string{
 		"in_1": "/data/invoices/in_1", "INV-1": "/data/invoices/in_1", "cl_2": "/data/clients/cl_2", "rosa tran": "/data/contractors/co_1", "TRAN": "/data/contractors/co_1",
 		"світлана": "/data/clients/cl_1", `"Північ"`: "/data/clients/cl_1", " Ivy ": "/data/clients/cl_2", event: "/events/" + event, "req_1": "/requests?find=req_1",
+		"inv-1": "/data/invoices/in_1", "INV-1-S": "/data/invoices/in_1", "inv-1-s": "/data/invoices/in_1",
+		"zurich": "/data/clients/cl_3", "Zürich  west": "/data/clients/cl_3", "(Côte d'or)": "/data/clients/cl_3", "СВІТЛАНА": "/data/clients/cl_1",
 	} {
 		if to := viewer.get("/search?q=" + url.QueryEscape(text)).to(); to != want {
 			t.Errorf("%s leads to %s, want %s", text, to, want)
@@ -354,7 +379,7 @@ func TestSearch(t *testing.T) {
 	if to := admin.get("/search?q=pm_1").to(); to != "/data/payments/pm_1" {
 		t.Errorf("an admin is led to %s", to)
 	}
-	for _, none := range []string{"pm_1", "status", "nobody", "%", `\`, "%00"} {
+	for _, none := range []string{"pm_1", "status", "nobody", "%", ".", `\`, "%00", "INV-2-S"} {
 		viewer.get("/search?q=" + url.QueryEscape(none)).status(http.StatusOK).has("Nothing is called that")
 	}
 	s.signIn(beta, session.Admin).get("/search?q=in_1").has("Nothing is called that")

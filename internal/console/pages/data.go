@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -166,6 +167,16 @@ type cell struct {
 // Empty reports whether there is no value.
 func (c cell) Empty() bool {
 	return len(c.Parts) == 0 && len(c.Lines) == 1 && c.Lines[0] == web.Nothing
+}
+
+// Tip is the whole text of a value that its column may cut; empty: it is short, or says more on its own.
+func (c cell) Tip() string {
+	const short = 12
+	text := strings.TrimSpace(strings.Join(c.Lines, " ") + " " + c.Unit)
+	if !c.At.IsZero() || utf8.RuneCountInString(text) <= short {
+		return ""
+	}
+	return text
 }
 
 // from shows the times of a list's objects by how far they are from now, because their columns are narrow.
@@ -353,8 +364,9 @@ type table struct {
 	List  *list
 	Rows  []dataRow
 	Title string   // of a table beside others
-	More  string   // address of the list with more of them; empty: these are all
-	Sums  []string // of their amounts, by currency; nil: they are not added up
+	More  string   // address of the list with more of them
+	Cut   bool     // these are the newest, and there are more
+	Sums  []string // of the amounts of all of them, by currency; nil: they are not added up
 	Inner []cell   // what each row lists
 
 	columns []string // fields; the first one names the row
@@ -900,10 +912,13 @@ func (p *Data) related(ctx context.Context, r *web.Request, of *relation) (*tabl
 	if err != nil {
 		return nil, err
 	}
+	with := func(at *readapi.Place) (*readapi.Page, error) {
+		return p.Reader.With(ctx, p.ask(r, l.Path, nil, route.MaxLimit), of.column, of.value, at)
+	}
 	var page *readapi.Page
 	switch {
 	case of.column != "":
-		page, err = p.Reader.With(ctx, p.ask(r, l.Path, nil, route.MaxLimit), of.column, of.value)
+		page, err = with(nil)
 	case of.credits != "":
 		page, err = p.creditNotes(ctx, p.ask(r, l.Path, of.chosen, route.MaxLimit), of.credits)
 	default:
@@ -920,13 +935,15 @@ func (p *Data) related(ctx context.Context, r *web.Request, of *relation) (*tabl
 		return nil, err
 	}
 	t.Title = cmp.Or(of.title, l.Name)
-	if page.Older != nil && of.chosen != nil {
+	if t.Cut = page.Older != nil; t.Cut && of.chosen != nil {
 		t.More = l.address(of.chosen)
 	}
-	if of.sum && page.Older == nil {
-		t.Sums, err = sumsOf(page)
+	if of.sum {
+		if t.Sums, err = sumsOf(page, with); err != nil {
+			r.Warn("cannot add up related rows", err)
+		}
 	}
-	return t, err
+	return t, nil
 }
 
 // creditNotes reads a client's credit notes, and keeps those of an invoice.
@@ -953,28 +970,35 @@ func (p *Data) creditNotes(ctx context.Context, ask readapi.Ask, invoice string)
 	}
 }
 
-// sumsOf adds up the amounts of a page's rows, by currency.
-func sumsOf(page *readapi.Page) (all []string, err error) {
-	sums := map[string]*big.Rat{}
-	for i := range page.Rows {
-		read, err := readRow(page.Rows[i].JSON)
-		if err != nil {
-			return nil, err
+// mostSummed is how many pages of related rows are added up.
+const mostSummed = 20
+
+// sumsOf adds up the amounts of the rows of a page and of those after it, by currency; nil: there are
+// too many.
+func sumsOf(page *readapi.Page, older func(*readapi.Place) (*readapi.Page, error)) (lines []string, err error) {
+	all := sums{}
+	for pages := 1; ; pages++ {
+		for i := range page.Rows {
+			read, err := readRow(page.Rows[i].JSON)
+			if err != nil {
+				return nil, err
+			}
+			amount, ok := new(big.Rat).SetString(read.text("amount"))
+			if !ok {
+				return nil, fmt.Errorf("add up amounts: %s", read["amount"])
+			}
+			all.add(read.text("currency"), amount)
 		}
-		amount, ok := new(big.Rat).SetString(read.text("amount"))
-		if !ok {
-			return nil, fmt.Errorf("add up amounts: %s", read["amount"])
+		if page.Older == nil {
+			return all.lines(), nil
 		}
-		currency := read.text("currency")
-		if sums[currency] == nil {
-			sums[currency] = new(big.Rat)
+		if pages == mostSummed {
+			return nil, nil
 		}
-		sums[currency].Add(sums[currency], amount)
+		if page, err = older(page.Older); err != nil || page.Status != http.StatusOK {
+			return nil, cmp.Or[error](err, errUnread)
+		}
 	}
-	for _, currency := range slices.Sorted(maps.Keys(sums)) {
-		all = append(all, web.Value("amount", strconv.Quote(sums[currency].FloatString(2)))[0]+" "+currency)
-	}
-	return all, nil
 }
 
 // history reads which entries made the row, if the log is short.

@@ -88,9 +88,10 @@ type sheet interface {
 
 // column is a column of a file.
 type column struct {
-	label string
-	field *jsonform.FieldDescription
-	id    bool // of a party, whose name is in the column before
+	label  string
+	field  *jsonform.FieldDescription
+	id     bool // of a party, whose name is in the column before
+	signed bool // of credit, whose rows say by their kind whether it grew
 }
 
 // columnsOf returns the columns of a list for people: each field that the session sees, and for a party
@@ -101,7 +102,7 @@ func columnsOf(l *list, seesPay bool) (all []column) {
 		if f.Part != domain.Base && !seesPay {
 			continue
 		}
-		c := column{label: web.Field(f.Name), field: f}
+		c := column{label: web.Field(f.Name), field: f, signed: l.Slug == "credit-history" && f.Name == "amount"}
 		switch {
 		case f.Form == domain.FormDateTime:
 			c.label += " (UTC)"
@@ -129,7 +130,11 @@ func (c *column) text(r record) string {
 		}
 		return name
 	case c.number():
-		return strings.Trim(value, `"`)
+		number := strings.Trim(value, `"`)
+		if c.signed && signOf(r.text("kind")) == "−" {
+			return "-" + number
+		}
+		return number
 	case c.field.Form == domain.FormDateTime:
 		if at, ok := domain.ParseTime(r.text(c.field.Name)); ok {
 			return at.Format(time.DateTime)

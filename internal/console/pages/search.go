@@ -72,16 +72,24 @@ func (p *Search) in(r *web.Request, l *list, text string) (*table, error) {
 		return all, nil
 	}
 	reader, ask := p.Data.Reader, p.Data.ask(r, l.Path, nil, relatedSize)
-	with := func(column string) func() (*readapi.Page, error) {
-		return func() (*readapi.Page, error) { return reader.With(r.Context(), ask, column, text) }
+	with := func(column, value string) func() (*readapi.Page, error) {
+		return func() (*readapi.Page, error) { return reader.With(r.Context(), ask, column, value, nil) }
 	}
 	var ways []func() (*readapi.Page, error)
 	if domain.IsID(text) {
-		ways = append(ways, with("id"))
+		ways = append(ways, with("id", text))
 	}
 	switch l.Slug {
 	case "invoices":
-		ways = append(ways, with("number"))
+		numbers := slices.Compact([]string{text, strings.ToUpper(text)})
+		for _, number := range numbers {
+			ways = append(ways, with("number", number))
+		}
+		for _, number := range numbers {
+			if strings.ContainsAny(number, "0123456789") { // names seldom have a digit, and this looks through many invoices
+				ways = append(ways, func() (*readapi.Page, error) { return reader.Numbered(r.Context(), ask, number) })
+			}
+		}
 	case "clients", "contractors":
 		ways = append(ways, func() (*readapi.Page, error) { return reader.Named(r.Context(), ask, text) })
 	}

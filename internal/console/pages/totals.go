@@ -118,8 +118,11 @@ func (p *Data) readTotals(ctx context.Context, r *web.Request, l *list, chosen u
 // show fills in the rows.
 func (t *totals) show(l *list, chosen url.Values, by string, rows []record) {
 	var columns []string
-	if by != "" {
+	switch {
+	case by != "":
 		columns = append(columns, by)
+	case l.Slug == "invoices":
+		t.Hint = billed(rows)
 	}
 	columns = append(append(columns, "currency"), l.totals.Total.Separated...)
 	columns = append(append(columns, "count"), l.Sums...)
@@ -161,6 +164,44 @@ func (t *totals) show(l *list, chosen url.Values, by string, rows []record) {
 		t.Rows = append(t.Rows, cells)
 	}
 	t.Unread = false
+}
+
+// sums are exact sums of money by currency.
+type sums map[string]*big.Rat
+
+func (s sums) add(currency string, amount *big.Rat) {
+	if s[currency] == nil {
+		s[currency] = new(big.Rat)
+	}
+	s[currency].Add(s[currency], amount)
+}
+
+// lines returns the sums as people read them.
+func (s sums) lines() (all []string) {
+	for _, currency := range slices.Sorted(maps.Keys(s)) {
+		all = append(all, web.Value("amount", strconv.Quote(s[currency].FloatString(2)))[0]+" "+currency)
+	}
+	return all
+}
+
+// billed says what was billed in all, if credit notes took some of it back.
+func billed(rows []record) string {
+	all, kinds := sums{}, map[bool]bool{}
+	for _, read := range rows {
+		amount, ok := new(big.Rat).SetString(read.text("gross_amount"))
+		if !ok {
+			continue // null
+		}
+		credited := read.text("type") == "credit_note"
+		if kinds[credited] = true; credited {
+			amount.Neg(amount)
+		}
+		all.add(read.text("currency"), amount)
+	}
+	if len(kinds) < 2 {
+		return ""
+	}
+	return "Gross amounts less credit notes: " + strings.Join(all.lines(), ", ") + ". A credit note is what takes a reversed invoice back."
 }
 
 // groupCell names a group. It links to the group's rows where a filter finds exactly these.

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,5 +30,25 @@ func TestManyGroups(t *testing.T) {
 	found.show(l, nil, route.ByClient, rows[1:])
 	if len(found.Rows) != maxGroups || found.Hint != "" {
 		t.Errorf("%d rows: %s", len(found.Rows), found.Hint)
+	}
+}
+
+// TestBilledLessCreditNotes: what was billed in all stands below the totals of invoices, once credit
+// notes took some of it back.
+func TestBilledLessCreditNotes(t *testing.T) {
+	t.Parallel()
+	row := func(kind, currency, amount string) record {
+		return record{"type": strconv.Quote(kind), "currency": strconv.Quote(currency), "gross_amount": amount}
+	}
+	rows := []record{row("invoice", "EUR", `"1000.10"`), row("package", "EUR", `"0.90"`), row("invoice", "CHF", `"5.00"`), row("invoice", "USD", "null")}
+	if got := billed(rows); got != "" {
+		t.Errorf("without credit notes: %s", got)
+	}
+	credit := row("credit_note", "EUR", `"1.01"`)
+	if got := billed([]record{credit}); got != "" {
+		t.Errorf("credit notes alone: %s", got)
+	}
+	if got, want := billed(append(rows, credit)), "Gross amounts less credit notes: 5.00 CHF, 999.99 EUR. "; !strings.HasPrefix(got, want) {
+		t.Errorf("%s", got)
 	}
 }

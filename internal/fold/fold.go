@@ -1,0 +1,88 @@
+// Package fold makes texts alike that people take for the same when they search: in capitals or not,
+// with and without accents, with straight and curly apostrophes.
+package fold
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/runes"
+	"golang.org/x/text/transform"
+	"golang.org/x/text/unicode/norm"
+)
+
+// String returns a text without capitals, accents and double spaces, and with plain apostrophes and
+// hyphens. Two texts are alike if this is the same.
+func String(text string) string {
+	plain, _, err := transform.String(transform.Chain(norm.NFKD, runes.Remove(runes.In(unicode.Mn)), cases.Fold(), runes.Map(punctuation), norm.NFC), text)
+	if err != nil {
+		plain = text // not reached: none of them refuses a text
+	}
+	return strings.Join(strings.Fields(plain), " ")
+}
+
+func punctuation(r rune) rune {
+	switch r {
+	case '‘', '’', 'ʼ', '´', '`':
+		return '\''
+	case '‐', '‑', '‒', '–', '—', '−':
+		return '-'
+	}
+	return r
+}
+
+// Pattern returns a regular expression of PostgreSQL that finds texts with something like text in them.
+// It says itself which letters are alike, because a database's locale may know those of ASCII alone.
+func Pattern(text string) string {
+	alike := alike()
+	var b strings.Builder
+	literal := func(r rune) {
+		if r < utf8.RuneSelf && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	for _, r := range String(text) {
+		if r == ' ' {
+			b.WriteString(` +`)
+			continue
+		}
+		if len(alike[r]) > 1 {
+			b.WriteByte('[')
+			for _, one := range alike[r] {
+				literal(one)
+			}
+			b.WriteByte(']')
+		} else {
+			literal(r)
+		}
+		b.WriteString(accents)
+	}
+	return b.String()
+}
+
+// accents matches the accents of a letter that are characters of their own.
+const accents = `[\u0300-\u036f]*`
+
+// alike returns the characters that are alike, by what String makes of them: those of the alphabets that
+// have capitals or accents.
+func alike() map[rune][]rune {
+	all := map[rune][]rune{}
+	for _, block := range []struct{ first, last rune }{
+		{'!', 'ʼ'},       // Latin
+		{0x370, 0x52f},   // Greek, Cyrillic
+		{0x531, 0x587},   // Armenian
+		{0x1e00, 0x1fff}, // more of Latin and Greek
+		{'‐', '−'},       // punctuation
+		{'！', '～'},       // of full width
+	} {
+		for r := block.first; r <= block.last; r++ {
+			if plain := []rune(String(string(r))); len(plain) == 1 {
+				all[plain[0]] = append(all[plain[0]], r)
+			}
+		}
+	}
+	return all
+}
