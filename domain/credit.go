@@ -117,7 +117,7 @@ var (
 		{Name: "id", Form: FormID, Example: `"cr_135"`, Doc: "Id of the movement, unique for the client.", At: func(r *CreditMove) any { return &r.CreditID }},
 		{Name: "date", Form: FormDate, Example: `"2026-08-24"`, Doc: "Day of the movement.", At: func(r *CreditMove) any { return &r.Date }},
 		{Name: "kind", Form: FormText, Known: []string{moveTopUp, moveApplied, moveTakenBack, moveExpired}, Example: `"applied"`, Doc: "What moved: a top-up in the words of the workspace, applied to an invoice, taken back from one, or expired with its package.", At: func(r *CreditMove) any { return &r.Kind }},
-		{Name: "amount", Form: FormMoney, Example: `"78.06"`, Doc: "Amount that moved, never negative: kind says in which direction.", At: func(r *CreditMove) any { return &r.Amount }},
+		{Name: "amount", Form: FormMoney, Example: `"78.06"`, Doc: "Amount that moved, never negative. The kinds applied and expired take from the credit; every other kind adds to it.", At: func(r *CreditMove) any { return &r.Amount }},
 		{Name: "invoice_id", Form: FormID, Nullable: true, Example: `"in_1042"`, Doc: "Invoice that it was applied to or taken back from; null otherwise.", At: func(r *CreditMove) any { return &r.InvoiceID }},
 		{Name: "invoice_number", Form: FormText, Nullable: true, Example: `"INV-1042"`, Doc: "Number of that invoice as the movement gave it; null when it gave none. The invoice itself has its number.", At: func(r *CreditMove) any { return &r.InvoiceNumber }},
 		{Name: "note", Form: FormText, Nullable: true, Example: `null`, Doc: "Remark; null without one.", At: func(r *CreditMove) any { return &r.Note }},

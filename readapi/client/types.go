@@ -430,7 +430,7 @@ type Credit struct {
 
 // CreditHistoryRow defines model for CreditHistoryRow.
 type CreditHistoryRow struct {
-	// Amount Amount that moved, never negative: kind says in which direction.
+	// Amount Amount that moved, never negative. The kinds applied and expired take from the credit; every other kind adds to it.
 	//
 	// Examples: 78.06
 	Amount Decimal `json:"amount"`
@@ -468,7 +468,7 @@ type CreditHistoryRow struct {
 
 // CreditMovement defines model for CreditMovement.
 type CreditMovement struct {
-	// Amount Amount that moved, never negative: kind says in which direction.
+	// Amount Amount that moved, never negative. The kinds applied and expired take from the credit; every other kind adds to it.
 	//
 	// Examples: 78.06
 	Amount Decimal        `json:"amount"`

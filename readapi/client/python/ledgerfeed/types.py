@@ -384,7 +384,8 @@ class CreditHistoryRow(TypedDict):
     # one, or expired with its package. Values that occur: top_up, applied, taken_back, expired;
     # others may come.
     kind: str
-    # Amount that moved, never negative: kind says in which direction.
+    # Amount that moved, never negative. The kinds applied and expired take from the credit; every
+    # other kind adds to it.
     amount: Decimal
     # Invoice that it was applied to or taken back from; null otherwise.
     invoice_id: str | None
@@ -443,7 +444,8 @@ class CreditMovement(TypedDict):
     # one, or expired with its package. Values that occur: top_up, applied, taken_back, expired;
     # others may come.
     kind: str
-    # Amount that moved, never negative: kind says in which direction.
+    # Amount that moved, never negative. The kinds applied and expired take from the credit; every
+    # other kind adds to it.
     amount: Decimal
     # Invoice that it was applied to or taken back from; null otherwise.
     invoice_id: str | None

@@ -741,7 +741,7 @@ interface components {
              */
             kind: string;
             /**
-             * @description Amount that moved, never negative: kind says in which direction.
+             * @description Amount that moved, never negative. The kinds applied and expired take from the credit; every other kind adds to it.
              * @example 78.06
              */
             amount: Decimal;
@@ -836,7 +836,7 @@ interface components {
              */
             kind: string;
             /**
-             * @description Amount that moved, never negative: kind says in which direction.
+             * @description Amount that moved, never negative. The kinds applied and expired take from the credit; every other kind adds to it.
              * @example 78.06
              */
             amount: Decimal;
