@@ -23,13 +23,26 @@ type Recovery struct {
 
 	Pending int64 `json:"pending"` // become due now
 	Failed  int64 `json:"failed"`  // ended without success, and are sent again
+
+	refused error
+}
+
+// Refused says why Recover would refuse now, ErrOff or ErrPaused; nil: it would not.
+func (r *Recovery) Refused() error {
+	if r == nil {
+		return nil
+	}
+	return r.refused
 }
 
 // CountRecovery counts what Recover would send. Errors: *UnknownWebhookError, *SinceError.
 func (s *Store) CountRecovery(ctx context.Context, webhookID string, since time.Time, until *time.Time) (*Recovery, error) {
 	var r *Recovery
 	err := s.inTx(ctx, func(tx pgx.Tx) (err error) {
-		r, _, _, err = s.recovery(ctx, tx, webhookID, since, until)
+		var refused error
+		if r, _, refused, err = s.recovery(ctx, tx, webhookID, since, until); err == nil {
+			r.refused = refused
+		}
 		return err
 	})
 	return r, err

@@ -97,7 +97,7 @@ func TestAppendWithoutAProjector(t *testing.T) {
 	limit, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r := appendLines(t, url, noEffect("w", "a"))
-	if r.code != cli.ExitDone || r.out != "appended 1, skipped 0\n" || r.errOut != created("w")+"not projected yet; then ledgerfeed anomaly list --workspace w says which of them are anomalies\n" {
+	if r.code != cli.ExitDone || r.out != "appended 1, skipped 0\n" || r.errOut != created("w")+"not projected yet: ledgerfeed anomaly list --workspace w says later which of them are anomalies\n" {
 		t.Errorf("%+v", r)
 	}
 	r = appendLines(t, url, noEffect("w", "b"), "--json")

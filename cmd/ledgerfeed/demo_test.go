@@ -29,6 +29,9 @@ func TestDemoBesideOthers(t *testing.T) {
 	}
 	demo := startProcess(t, withDefaults())
 	demo.await("Ctrl-C stops everything")
+	if log := demo.log.String(); strings.Contains(log, "level=WARN") {
+		t.Errorf("what a newcomer reads has warnings:\n%s", log)
+	}
 	lf := "lf() " + demo.await("  lf() ") + "\n"
 	for _, hint := range []struct{ line, says string }{
 		{"  lf trigger ", "invoice.paid evt_"},

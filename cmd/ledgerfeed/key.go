@@ -104,12 +104,8 @@ func keyCreateCommand(env *operate.Env) *cobra.Command {
 			}
 		}
 		return withKeys(ctx, env, func(d *operate.Deps, store *access.Store) error {
-			notice, err := operate.BrandNotice(ctx, env.Settings.Brand, d.Pool)
-			if err != nil {
+			if err := sayBrand(ctx, env, d); err != nil {
 				return err
-			}
-			if notice != "" {
-				fmt.Fprintf(env.ErrOut, "This is the first key. %s. To choose another name, revoke this key and set it before you create the next.\n", notice)
 			}
 			r, secret, err := store.Create(ctx, n)
 			if err != nil {
@@ -122,6 +118,15 @@ func keyCreateCommand(env *operate.Env) *cobra.Command {
 		})
 	})
 	return c
+}
+
+// sayBrand warns before the first key if nobody has chosen the brand.
+func sayBrand(ctx context.Context, env *operate.Env, d *operate.Deps) error {
+	notice, err := operate.BrandNotice(ctx, env.Settings.Brand, d.Pool)
+	if err == nil && notice != "" {
+		fmt.Fprintf(env.ErrOut, "This is the first key. %s. To choose another name, revoke this key and set it before you create the next.\n", notice)
+	}
+	return err
 }
 
 func printNewKey(env *operate.Env, r *access.Record, secret access.Secret) error {

@@ -52,9 +52,9 @@ func viewProducer(r *producer.Record, secret string) producerView {
 
 // withProducers does the work of a command with the store of producers' keys. Input that the store
 // refuses is wrong usage.
-func withProducers(ctx context.Context, env *operate.Env, work func(*producer.Store) error) error {
+func withProducers(ctx context.Context, env *operate.Env, work func(*operate.Deps, *producer.Store) error) error {
 	return env.WithDeps(ctx, func(d *operate.Deps) error {
-		err := work(producer.NewStore(producer.StoreConfig{Pool: d.Pool, Format: producer.FormatOf(env.Settings.Brand), Clock: env.Clock}))
+		err := work(d, producer.NewStore(producer.StoreConfig{Pool: d.Pool, Format: producer.FormatOf(env.Settings.Brand), Clock: env.Clock}))
 		if _, invalid := errors.AsType[*producer.InvalidError](err); invalid {
 			return &cli.UsageError{Err: err}
 		}
@@ -73,7 +73,10 @@ func producerCreateCommand(env *operate.Env) *cobra.Command {
 				return cli.Usagef("want --workspace and --name")
 			}
 			n := producer.New{Workspaces: splitList(workspaces), Name: name, Types: splitList(types)}
-			return withProducers(ctx, env, func(store *producer.Store) error {
+			return withProducers(ctx, env, func(d *operate.Deps, store *producer.Store) error {
+				if err := sayBrand(ctx, env, d); err != nil {
+					return err
+				}
 				r, secret, err := store.Create(ctx, n)
 				if err != nil {
 					return err
@@ -111,7 +114,7 @@ func producerListCommand(env *operate.Env) *cobra.Command {
 		Short: "List producers' keys, including revoked ones",
 		Args:  cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
-			return withProducers(ctx, env, func(store *producer.Store) error {
+			return withProducers(ctx, env, func(_ *operate.Deps, store *producer.Store) error {
 				list, err := store.List(ctx, workspace)
 				if err != nil {
 					return err
@@ -145,7 +148,7 @@ func producerRotateCommand(env *operate.Env) *cobra.Command {
 		Short: "Give a producer's key a new secret; it is shown once",
 		Args:  cli.ExactArgs(1),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
-			return withProducers(ctx, env, func(store *producer.Store) error {
+			return withProducers(ctx, env, func(_ *operate.Deps, store *producer.Store) error {
 				r, secret, err := store.Rotate(ctx, args[0], time.Duration(overlap))
 				if err != nil {
 					return err
@@ -164,7 +167,7 @@ func producerRevokeCommand(env *operate.Env) *cobra.Command {
 		Short: "Revoke a producer's key for ever, within a second",
 		Args:  cli.ExactArgs(1),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
-			return withProducers(ctx, env, func(store *producer.Store) error {
+			return withProducers(ctx, env, func(_ *operate.Deps, store *producer.Store) error {
 				r, err := store.Revoke(ctx, args[0])
 				if err != nil {
 					return err

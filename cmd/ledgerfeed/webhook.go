@@ -88,7 +88,7 @@ func webhookCreateCommand(env *operate.Env) *cobra.Command {
 			return withWebhooks(ctx, env, true, func(store *delivery.Store) error {
 				made, err := store.Create(ctx, workspace, d)
 				if err != nil {
-					return explainAddress(err, d.URL)
+					return explainAddress(err, "--workspace "+workspace+" ", d.URL)
 				}
 				return printSecret(env, made)
 			})
@@ -104,7 +104,8 @@ func webhookCreateCommand(env *operate.Env) *cobra.Command {
 }
 
 // explainAddress says what to do when an address is refused because it is not encrypted or not public.
-func explainAddress(err error, address string) error {
+// flags are those of the command that it names.
+func explainAddress(err error, flags, address string) error {
 	refused, ok := errors.AsType[*attempt.AddressError](err)
 	if !ok || !refused.Private() {
 		return err
@@ -113,7 +114,11 @@ func explainAddress(err error, address string) error {
 	if refused.Encrypted() {
 		allow = "; to allow its network, set LEDGERFEED_WEBHOOK_ALLOW for serve and for this command"
 	}
-	return cli.Usagef("%w. To try it on this machine, run ledgerfeed webhook listen --forward-to %s%s", err, address, allow)
+	said := err.Error()
+	if !strings.HasSuffix(said, "?") {
+		said += "."
+	}
+	return cli.Usagef("%s To try it on this machine, run ledgerfeed webhook listen %s--forward-to %s%s", said, flags, address, allow)
 }
 
 const standardUsage = "also send the headers of Standard Webhooks"
@@ -156,7 +161,7 @@ func webhookEditCommand(env *operate.Env) *cobra.Command {
 		}
 		webhook, err := store.Edit(ctx, id, change)
 		if err != nil {
-			return explainAddress(err, d.URL)
+			return explainAddress(err, "", d.URL)
 		}
 		return env.Print(webhook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*webhook}) })
 	})
@@ -204,15 +209,11 @@ func webhookListCommand(env *operate.Env) *cobra.Command {
 
 func writeWebhooks(out io.Writer, list []delivery.Webhook) error {
 	err := cli.Table(out, "ID\tSTATE\tNAME\tADDRESS\tEVENTS\tFAILING SINCE", list, func(w *delivery.Webhook) string {
-		since := "-"
-		if !w.FailingSince.IsZero() {
-			since = domain.FormatTime(w.FailingSince.Time)
-		}
 		state := w.State
 		if w.Paused() {
 			state = "paused"
 		}
-		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", w.ID, state, cmp.Or(w.Name, "-"), w.Shown(), strings.Join(w.Events, ","), since)
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", w.ID, state, cmp.Or(w.Name, "-"), w.Shown(), strings.Join(w.Events, ","), timeOr(w.FailingSince))
 	})
 	if err != nil {
 		return err
@@ -291,7 +292,10 @@ func webhookTurnOnCommand(env *operate.Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return env.Print(webhook, func(out io.Writer) error { return writeWebhooks(out, []delivery.Webhook{*webhook}) })
+		return env.Print(webhook, func(out io.Writer) error {
+			_, err := fmt.Fprintf(out, "to send what it missed and what failed: ledgerfeed webhook send-missed %[1]s --since TIME, and ledgerfeed webhook recover %[1]s --since TIME\n", id)
+			return errors.Join(writeWebhooks(out, []delivery.Webhook{*webhook}), err)
+		})
 	})
 }
 
@@ -343,9 +347,17 @@ func webhookDeliveriesCommand(env *operate.Env) *cobra.Command {
 }
 
 func writeDeliveries(out io.Writer, list []delivery.Delivery) error {
-	return cli.Table(out, "CREATED\tPOSITION\tSTATE\tTYPE\tABOUT\tATTEMPTS\tLAST ANSWER\tID", list, func(d *delivery.Delivery) string {
-		return fmt.Sprintf("%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s", domain.FormatTime(d.CreatedAt.Time), d.Position, d.State, d.EventType, d.Subject(), len(d.Attempts), lastAnswer(d), d.ID)
+	return cli.Table(out, "CREATED\tPOSITION\tSTATE\tTYPE\tABOUT\tATTEMPTS\tLAST ANSWER\tNEXT ATTEMPT\tID", list, func(d *delivery.Delivery) string {
+		return fmt.Sprintf("%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s", domain.FormatTime(d.CreatedAt.Time), d.Position, d.State, d.EventType, d.Subject(), len(d.Attempts), lastAnswer(d), timeOr(d.NextAttemptAt), d.ID)
 	})
+}
+
+// timeOr returns a time, or a dash if there is none.
+func timeOr(t delivery.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return domain.FormatTime(t.Time)
 }
 
 // lastAnswer describes how the last attempt ended.
@@ -402,7 +414,7 @@ func webhookRecoverCommand(env *operate.Env) *cobra.Command {
 			to = &at
 		}
 		r, err := store.CountRecovery(ctx, id, from, to)
-		if err != nil {
+		if err := cmp.Or(err, r.Refused()); err != nil {
 			return err
 		}
 		said := plural.Of(r.Pending, "message waits", "messages wait") + " and " + plural.Of(r.Failed, "has", "have") + " failed"
@@ -435,8 +447,12 @@ func webhookMissedCommand(env *operate.Env) *cobra.Command {
 			return err
 		}
 		said := plural.Of(m.Count, "event is", "events are") + " being sent"
-		if m.Waiting > 0 {
-			said += "; " + plural.Of(m.Waiting, "message waits", "messages wait") + " for another attempt: webhook recover sends what waits at once"
+		r, err := store.CountRecovery(ctx, id, from, nil)
+		if err != nil {
+			return err
+		}
+		if m.Waiting+r.Failed > 0 {
+			said += "; " + plural.Of(m.Waiting, "message waits", "messages wait") + " for another attempt and " + plural.Of(r.Failed, "has", "have") + " failed: webhook recover sends them at once"
 		}
 		return env.Print(m, env.Line(said))
 	})

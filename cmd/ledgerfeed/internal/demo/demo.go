@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
+	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 )
 
@@ -41,6 +42,10 @@ continues from there.`,
 				env.Logger = cli.NewLogger(env.ErrOut, env.Settings.LogFormat, env.Settings.LogLevel)
 			}
 			env.Settings.DrainDelay = 0 // there is no load balancer
+			// The brand counts as given: a demo's keys go to nobody, so there is no reason to warn about it.
+			if env.Settings.Brand, err = brand.Parse(env.Settings.Brand.String()); err != nil {
+				return err
+			}
 			db, err := env.OpenDatabase(ctx, true)
 			if err != nil {
 				return err

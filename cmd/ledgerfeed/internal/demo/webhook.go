@@ -3,12 +3,16 @@ package demo
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/listen"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/receiver"
+	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 )
 
 // webhookReceiver receives the demo's own webhook on this machine and prints
@@ -31,12 +35,39 @@ func startReceiver(ctx context.Context, env *operate.Env, dir string) (r *webhoo
 			return []string{r.secret}
 		},
 	}
+	own := env.Settings.WebhookCAFile
 	if r.Server, env.Settings.WebhookCAFile, err = listen.Start(ctx, cfg, dir, ""); err != nil {
 		return nil, err
+	}
+	if own != "" {
+		if env.Settings.WebhookCAFile, err = joinFiles(dir, env.Settings.WebhookCAFile, own); err != nil {
+			return nil, fmt.Errorf("join the receiver's certificate and those of LEDGERFEED_WEBHOOK_CA_FILE: %w", err)
+		}
 	}
 	listen.AllowLoopback(env)
 	return r, nil
 }
+
+// joinFiles writes a file into dir with what is in two others.
+func joinFiles(dir, first, second string) (file string, err error) {
+	var all []byte
+	for _, name := range []string{first, second} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		all = append(append(all, text...), '\n')
+	}
+	to, err := datadir.Make(dir)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = to.Close() }()
+	return filepath.Join(to.Name(), authoritiesName), to.WriteFile(authoritiesName, all)
+}
+
+// authoritiesName is the file with the certificates that deliveries of the demo trust.
+const authoritiesName = "webhook-authorities.pem"
 
 // makeWebhook points the demo's webhook at the receiver, and makes it at the
 // first start.

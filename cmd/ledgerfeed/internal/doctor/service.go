@@ -210,7 +210,7 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	if failing > 0 || off > 0 {
 		list = append(list, Finding{
 			Level: Warning, Text: plural.Of(failing, "webhook fails", "webhooks fail") + named(ids, failing) + ", " + plural.Of(off, "is off", "are off"),
-			Do: "ledgerfeed webhook list and webhook deliveries show what their receivers answer",
+			Do: "ledgerfeed webhook list and webhook deliveries show what their receivers answer. After webhook turn-on, send-missed sends what was published meanwhile, and recover what has failed",
 		})
 	}
 	if paused > 0 && since != nil {

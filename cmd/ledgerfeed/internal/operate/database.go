@@ -60,7 +60,11 @@ func (e *Env) mustExist() error {
 		return ownServerError(e.Settings.DataDir, err)
 	}
 	if !exists {
-		return fmt.Errorf("there is no database in %s yet: ledgerfeed demo, serve or append makes one; DATABASE_URL or --data-dir names another", e.Settings.DataDir)
+		dir := e.Settings.DataDir
+		if whole, err := filepath.Abs(dir); err == nil {
+			dir = whole
+		}
+		return fmt.Errorf("there is no database in %s yet. If there is one in another directory, go there, or name it with --data-dir or DATABASE_URL; ledgerfeed serve or demo makes a new one", dir)
 	}
 	return nil
 }

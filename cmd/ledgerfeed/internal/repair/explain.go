@@ -52,7 +52,7 @@ For a credit, ID is the client's id.`,
 		}),
 	}
 	c.Flags().StringVar(&workspace, "workspace", "", "the workspace of the row")
-	c.Flags().StringVar(&asOf, "as-of", "", "a position, or a time such as 2026-10-02T09:15:00Z (default: as readers see it now)")
+	c.Flags().StringVar(&asOf, "as-of", "", "a position, or a time such as 2026-10-02T09:15:00Z (default: now, as the log says)")
 	_ = c.MarkFlagRequired("workspace") // it is defined above
 	return c
 }

@@ -5,10 +5,12 @@ package service
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -196,6 +198,9 @@ type binding struct {
 func (s *Service) bind(ctx context.Context, b binding) (component, error) {
 	var config net.ListenConfig
 	bound, err := config.Listen(ctx, "tcp", b.address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: a demo or another ledgerfeed serve may be running on this machine", err)
+	}
 	if err != nil {
 		return component{}, fmt.Errorf("cannot listen for the %s (%s sets the address): %w", b.name, b.setting, err)
 	}

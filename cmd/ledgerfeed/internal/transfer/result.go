@@ -156,7 +156,7 @@ func (f *appendFlags) countAnomalies(ctx context.Context, env *operate.Env, d *o
 	case pg.Forbidden(err):
 		return fmt.Sprintf("this account of PostgreSQL may not read which of them are anomalies; with an account that may, %s lists them\n", r.listCommand()), nil
 	}
-	return fmt.Sprintf("not projected yet; then %s says which of them are anomalies\n", r.listCommand()), nil
+	return fmt.Sprintf("not projected yet: %s says later which of them are anomalies\n", r.listCommand()), nil
 }
 
 // spans are the positions of entries in the order in which they were appended. Those
