@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
@@ -24,6 +25,9 @@ type Search struct {
 func (p *Search) Routes() []web.Route {
 	return []web.Route{{Method: http.MethodGet, Pattern: "/search", Access: web.SignedIn, Heavy: true, Handle: p.page}}
 }
+
+// longestName bounds what a search for a name costs.
+const longestName = 100
 
 type searchBody struct {
 	Text   string
@@ -91,6 +95,9 @@ func (p *Search) in(r *web.Request, l *list, text string) (*table, error) {
 			}
 		}
 	case "clients", "contractors":
+		if utf8.RuneCountInString(text) > longestName {
+			break
+		}
 		ways = append(ways, func() (*readapi.Page, error) { return reader.Named(r.Context(), ask, text) })
 	}
 	for _, way := range ways {
