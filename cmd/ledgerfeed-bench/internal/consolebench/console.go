@@ -124,7 +124,7 @@ func serve(db *measure.Database) (*served, error) {
 	feed := eventlog.NewFeed(db.Pool)
 	reader, err := readapi.NewReader(readapi.Config{
 		Pool: db.Pool, Feed: feed, Format: access.NewFormat(brand.Brand{}), Clock: time.Now, Logger: measure.NoLogger(),
-		BaseURL: "https://api.example.com", CursorKey: make([]byte, 32),
+		BaseURL: "https://api.example.com", DocsURL: "https://api.example.com/docs", CursorKey: make([]byte, 32),
 	})
 	if err != nil {
 		return nil, err
