@@ -15,12 +15,15 @@ import (
 
 // String returns a text without capitals, accents and double spaces, and with plain apostrophes and
 // hyphens. Two texts are alike if this is the same.
-func String(text string) string {
+func String(text string) string { return strings.Join(strings.Fields(folded(text)), " ") }
+
+// folded is String with the spaces of the text.
+func folded(text string) string {
 	plain, _, err := transform.String(transform.Chain(norm.NFKD, runes.Remove(runes.In(unicode.Mn)), cases.Fold(), runes.Map(punctuation), norm.NFC), text)
 	if err != nil {
-		plain = text // not reached: none of them refuses a text
+		return text // not reached: none of them refuses a text
 	}
-	return strings.Join(strings.Fields(plain), " ")
+	return plain
 }
 
 func punctuation(r rune) rune {
@@ -69,7 +72,10 @@ const accents = `[\u0300-\u036f]*`
 // alike returns the characters that are alike, by what String makes of them: those of the alphabets that
 // have capitals or accents.
 func alike() map[rune][]rune {
-	all := map[rune][]rune{}
+	var (
+		characters []rune
+		text       strings.Builder
+	)
 	for _, block := range []struct{ first, last rune }{
 		{'!', 'ʼ'},       // Latin
 		{0x370, 0x52f},   // Greek, Cyrillic
@@ -79,9 +85,15 @@ func alike() map[rune][]rune {
 		{'！', '～'},       // of full width
 	} {
 		for r := block.first; r <= block.last; r++ {
-			if plain := []rune(String(string(r))); len(plain) == 1 {
-				all[plain[0]] = append(all[plain[0]], r)
-			}
+			characters = append(characters, r)
+			text.WriteRune(r)
+			text.WriteByte(0)
+		}
+	}
+	all := map[rune][]rune{}
+	for i, one := range strings.Split(strings.TrimSuffix(folded(text.String()), "\x00"), "\x00") { // at once, because each call costs
+		if plain, size := utf8.DecodeRuneInString(one); size > 0 && size == len(one) && !unicode.IsSpace(plain) {
+			all[plain] = append(all[plain], characters[i])
 		}
 	}
 	return all
