@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,33 +23,22 @@ type Recovery struct {
 	Pending int64 `json:"pending"` // become due now
 	Failed  int64 `json:"failed"`  // ended without success, and are sent again
 
-	refused error
-}
-
-// Refused says why Recover would refuse now, ErrOff or ErrPaused; nil: it would not.
-func (r *Recovery) Refused() error {
-	if r == nil {
-		return nil
-	}
-	return r.refused
+	// Refused says why Recover would refuse now, ErrOff or ErrPaused; nil: it would not.
+	Refused error `json:"-"`
 }
 
 // CountRecovery counts what Recover would send. Errors: *UnknownWebhookError, *SinceError.
 func (s *Store) CountRecovery(ctx context.Context, webhookID string, since time.Time, until *time.Time) (*Recovery, error) {
 	var r *Recovery
 	err := s.inTx(ctx, func(tx pgx.Tx) (err error) {
-		var refused error
-		if r, _, refused, err = s.recovery(ctx, tx, webhookID, since, until); err == nil {
-			r.refused = refused
-		}
+		r, _, err = s.recovery(ctx, tx, webhookID, since, until)
 		return err
 	})
 	return r, err
 }
 
-// recovery finds and counts what Recover sends. It leaves the webhook's row locked. refused says why it
-// cannot be sent now; nil: it can.
-func (s *Store) recovery(ctx context.Context, tx pgx.Tx, webhookID string, since time.Time, until *time.Time) (r *Recovery, w *dispatch.Window, refused, err error) {
+// recovery finds and counts what Recover sends. It leaves the webhook's row locked.
+func (s *Store) recovery(ctx context.Context, tx pgx.Tx, webhookID string, since time.Time, until *time.Time) (r *Recovery, w *dispatch.Window, err error) {
 	now := s.now()
 	r = &Recovery{Since: Time{since.UTC()}}
 	if until != nil {
@@ -58,15 +46,15 @@ func (s *Store) recovery(ctx context.Context, tx pgx.Tx, webhookID string, since
 	}
 	switch {
 	case since.After(now):
-		return nil, nil, nil, &SinceError{"the time is in the future"}
+		return nil, nil, &SinceError{"the time is in the future"}
 	case since.Before(now.Add(-s.cfg.Settings.Retention)):
-		return nil, nil, nil, &SinceError{"deliveries are kept for " + timespan.Text(s.cfg.Settings.Retention)}
+		return nil, nil, &SinceError{"deliveries are kept for " + timespan.Text(s.cfg.Settings.Retention)}
 	case until != nil && !until.After(since):
-		return nil, nil, nil, &SinceError{"the end is not after the start"}
+		return nil, nil, &SinceError{"the end is not after the start"}
 	}
 	w = &dispatch.Window{WebhookID: webhookID}
 	if w.WorkspaceID, err = workspaceOf(ctx, tx, webhookID); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	var state string
 	err = tx.QueryRow(ctx, `
@@ -74,24 +62,24 @@ func (s *Store) recovery(ctx context.Context, tx pgx.Tx, webhookID string, since
 		  FROM webhook w JOIN log_head h ON h.workspace_id = w.workspace_id
 		 WHERE w.workspace_id = $3 AND w.webhook_id = $1 FOR NO KEY UPDATE OF w`, webhookID, since, w.WorkspaceID, until).Scan(&state, &w.After, &w.To)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil, nil, &UnknownWebhookError{webhookID}
+		return nil, nil, &UnknownWebhookError{webhookID}
 	}
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("find what to recover of %s: %w", webhookID, err)
+		return nil, nil, fmt.Errorf("find what to recover of %s: %w", webhookID, err)
 	}
 	if err := byKey(ctx, tx); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	if r.Pending, r.Failed, err = w.Count(ctx, tx, now.Add(-s.cfg.Settings.Retention)); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	switch state {
 	case "off":
-		refused = ErrOff
+		r.Refused = ErrOff
 	case "paused":
-		refused = ErrPaused
+		r.Refused = ErrPaused
 	}
-	return r, w, refused, nil
+	return r, w, nil
 }
 
 // Recover sends a webhook's deliveries of events that were published at or after since and before until,
@@ -105,9 +93,12 @@ func (s *Store) Recover(ctx context.Context, webhookID string, since time.Time, 
 		left *dispatch.Window
 	)
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		found, w, refused, err := s.recovery(ctx, tx, webhookID, since, until)
-		if err := cmp.Or(err, refused); err != nil {
+		found, w, err := s.recovery(ctx, tx, webhookID, since, until)
+		if err != nil {
 			return err
+		}
+		if found.Refused != nil {
+			return found.Refused
 		}
 		if err := mayChange(ctx, tx, w.WorkspaceID); err != nil {
 			return err

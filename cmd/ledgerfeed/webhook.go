@@ -414,8 +414,11 @@ func webhookRecoverCommand(env *operate.Env) *cobra.Command {
 			to = &at
 		}
 		r, err := store.CountRecovery(ctx, id, from, to)
-		if err := cmp.Or(err, r.Refused()); err != nil {
+		if err != nil {
 			return err
+		}
+		if r.Refused != nil {
+			return r.Refused
 		}
 		said := plural.Of(r.Pending, "message waits", "messages wait") + " and " + plural.Of(r.Failed, "has", "have") + " failed"
 		if err := env.Print(r, env.Line(said)); err != nil || dryRun {

@@ -271,8 +271,8 @@ func (c *Copier) prepareList(ctx context.Context, w *writer, l *list, states map
 	} else if s.cursor != "" {
 		c.sayAgain(ctx, l, strings.Join(reasons, "; "))
 	}
-	if s.less = now.mayRead(l) && now.seesLess(s.permissions); s.less {
-		// The permissions stay those of before until the list was read again, whoever does it.
+	if now.mayRead(l) && now.seesLess(s.permissions) {
+		// Until the list has been read again, the table keeps the old permissions: a crash forgets nothing.
 		s.sight, s.cursor = now.permissions, ""
 		return &s, w.exec(ctx, `UPDATE `+w.table(stateTable)+` SET cursor = '' WHERE list = $1`, l.name())
 	}
@@ -356,7 +356,7 @@ func (c *Copier) copyWhole(ctx context.Context, l *list, s *state) error {
 		failed <- c.readBatches(reading, l, whole, batches)
 	}()
 	rows, removed := 0, 0
-	keep := c.cfg.KeepRemoved && !s.less
+	keep := c.cfg.KeepRemoved && s.sight == ""
 	next := step{from: s.cursor}
 	err := c.cfg.Database.transaction(ctx, func(w *writer) error {
 		fresh := s.cursor == ""
@@ -380,7 +380,7 @@ func (c *Copier) copyWhole(ctx context.Context, l *list, s *state) error {
 			return err
 		}
 		next.to, next.position, next.fresh = whole.Cursor(), whole.Position(), c.now()
-		if err := w.advance(ctx, l, next); err != nil || !s.less {
+		if err := w.advance(ctx, l, next); err != nil || s.sight == "" {
 			return err
 		}
 		return w.exec(ctx, `UPDATE `+w.table(stateTable)+` SET permissions = $1 WHERE list = $2`, s.sight, l.name())
@@ -388,8 +388,8 @@ func (c *Copier) copyWhole(ctx context.Context, l *list, s *state) error {
 	if err != nil {
 		return err
 	}
-	if s.less {
-		s.permissions, s.less = s.sight, false
+	if s.sight != "" {
+		s.permissions, s.sight = s.sight, ""
 	}
 	if s.cursor == "" || rows+removed > 0 {
 		c.cfg.Logger.InfoContext(ctx, "copied "+plural.Of(rows, "row", "rows"), "list", l.name(), "removed", removed, "position", next.position, "took", c.cfg.Clock().Sub(began).Round(time.Millisecond))

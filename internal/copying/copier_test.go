@@ -280,7 +280,7 @@ func TestKeptRowsOfAKeyThatSeesLess(t *testing.T) {
 		s.Grow(readapitest.Line(t, `"type":"time_entry.deleted","data":{"time_entry_id":"te_gone"}`))
 		p.copy(t, s.Address, all, keep)
 		const secrets = "SELECT (SELECT count(pay_amount) FROM time_entries) + (SELECT count(pay_amount) FROM charges) + (SELECT count(*) FROM payments WHERE direction = 'paid_to_contractor')"
-		if p.value(t, secrets+" + 0") == "0" || p.value(t, "SELECT pay_amount FROM time_entries WHERE removed_at IS NOT NULL") != "70.00" {
+		if p.value(t, secrets) == "0" || p.value(t, "SELECT pay_amount FROM time_entries WHERE removed_at IS NOT NULL") != "70.00" {
 			t.Fatal("the history has no pay, or a removed row is not kept")
 		}
 		p.copy(t, s.Address, less, keep)

@@ -126,8 +126,9 @@ type state struct {
 	workspace, permissions, cursor string
 	position                       int64
 
-	less  bool   // the key of now sees less than permissions, and the list must be read again
-	sight string // the permissions of now, if it sees less
+	// sight has the permissions of a key that sees less than the one before, until the list has been
+	// read with it.
+	sight string
 }
 
 // stateTable has a row for each list.

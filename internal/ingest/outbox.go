@@ -305,7 +305,7 @@ const lookAhead = 10_000
 // the order of the changes in their offsets alone.
 func (s *OutboxSource) inOrder(ctx context.Context, tx pgx.Tx, rows []outboxRow) ([]outboxRow, error) {
 	last := &rows[len(rows)-1]
-	var read, waiting *int64 // the lowest offset behind the rows of messages that can be read, and of those that cannot yet
+	var read, waiting *int64 // the lowest offsets after these rows: of messages that can be read now, and of those that cannot
 	err := tx.QueryRow(ctx, `
 		SELECT min("offset") FILTER (WHERE ended), min("offset") FILTER (WHERE NOT ended) FROM (
 		  SELECT "offset", transaction_id < pg_snapshot_xmin(pg_current_snapshot()) AS ended FROM `+s.schema.MessagesTable(s.topic)+`
@@ -353,8 +353,8 @@ func inOrder(offsets []int64, read, waiting int64) int {
 	return len(offsets)
 }
 
-// mustBeOfThisServer is an error if the outbox has transaction ids of another server: those that
-// messages get here could all be below the ids that were read.
+// mustBeOfThisServer returns an error if the outbox has transaction ids that this server has not given
+// out. New messages would get lower ids, and look as if they had been read.
 func (s *OutboxSource) mustBeOfThisServer(ctx context.Context, tx pgx.Tx) error {
 	var ahead bool
 	messages, offsets := s.schema.MessagesTable(s.topic), s.offsets.MessagesOffsetsTable(s.topic)

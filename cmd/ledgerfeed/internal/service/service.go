@@ -69,7 +69,7 @@ type Service struct {
 	admin      *group // the listener for operators and the watchdog: from the beginning to the very end
 	listeners  []listener
 
-	restoreHeap func() // nil: the heap is that of another Service, or as it was
+	restoreHeap func() // nil: this Service has not changed how the heap grows
 }
 
 // served is what answers the requests of a process with several cells.
