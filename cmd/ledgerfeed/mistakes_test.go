@@ -55,6 +55,15 @@ func TestMistakes(t *testing.T) {
 		"a byte order mark between two files": {
 			"", "append " + file("joined.ndjson", "\ufeff"+recorded("acme", "a")+"\ufeff"+recorded("acme", "b")), failed, "joined.ndjson, line 2: the line begins with a byte order mark",
 		},
+		"entries in an array": {
+			"", "append " + file("array.json", "\n [\n"+recorded("acme", "a")), failed, "array.json is a JSON array: want one entry in each line, as with jq -c '.[]' FILE | ledgerfeed append",
+		},
+		"entries over several lines": {
+			"", "append --stream " + file("pretty.json", "{\n\"id\": 1}\n"), failed, "pretty.json has JSON over several lines: want one entry in each line, as with jq -c . FILE",
+		},
+		"entries that are compressed": {
+			"", "append --check " + file("entries.gz", "\x1f\x8b\x08\x00\n\n"), failed, "entries.gz is compressed: unpack it first, as with gunzip -c FILE",
+		},
 		"verifier keys in UTF-16":    {"", "signing-key check --keys " + file("keys.txt", "\xfe\xff\x00a") + " " + file("note", "x"), failed, "keys.txt: it is UTF-16: want UTF-8"},
 		"a group alone":              {"", "key", usage, "name one of its commands: create, list"},
 		"a flag mistyped":            {"", "append --strem", usage, "there is no flag --strem; did you mean --stream?"},

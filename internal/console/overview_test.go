@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,19 +61,29 @@ func (s *bundle) use(workspace, keyID, webhookID string, n int, over time.Durati
 // mark is what the menu says where something needs attention.
 const mark = "something needs attention"
 
+// ordered reports whether texts stand in a page in this order, each for the first time.
+func ordered(page string, texts ...string) bool {
+	return slices.IsSortedFunc(texts, func(a, b string) int { return strings.Index(page, a) - strings.Index(page, b) })
+}
+
 // TestOverview shows what needs attention and what happened, and nothing of another
 // workspace.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	stranger := s.signIn(beta, session.Viewer)
-	stranger.get("/").status(http.StatusOK).has("None yet", "No requests in this time.", "No attempts in this time.", "No events in this time.", "Up to date").hasNot(mark, "Needs attention")
+	stranger.get("/").status(http.StatusOK).has("None yet", "No requests in this time.", "No attempts in this time.", "No events in this time.", "Up to date", "Nothing is connected yet", "An admin of the workspace can connect it").hasNot(mark, "Needs attention")
+	s.signIn(beta, session.Admin).get("/").has(`<a class="button" href="/keys/new">Create the first key</a>`)
 
 	well, failing, off := s.seed(acme)
 	keyID, _ := s.key(acme, "Until next week", access.InvoicesRead)
 	s.exec(`UPDATE api_key SET expires_at = $2 WHERE key_id = $1`, keyID, s.clock.Now().Add(6*24*time.Hour+time.Hour))
 	s.use(acme, keyID, well, 2000, 40*time.Minute)
 	p := s.signIn(acme, session.Viewer)
+	p.get("/").hasNot("Nothing is connected yet")
+	if list := p.get("/webhooks").has(well, failing, off).body; !ordered(list, failing, off, well) {
+		t.Error("webhooks that need attention are not the first of the list")
+	}
 	for name, title := range map[string]string{"hour": "in the last hour", "day": "in the last 24 hours", "week": "in the last 7 days", "month": "in the last 30 days", "": "in the last 24 hours", "year": "in the last 24 hours"} {
 		answered, late := 182, 140
 		if name != "hour" { // and what the seed has of the hours before

@@ -767,6 +767,7 @@ type dataRowBody struct {
 	List    *list
 	ID      string
 	Title   string
+	Lead    []cell // what people look for first, beside the title
 	Tags    []string
 	Facts   []group
 	Inner   []cell // values that are objects
@@ -848,6 +849,11 @@ func (p *Data) rowPage(r *web.Request) error {
 // show fills in the values.
 func (b *dataRowBody) show(l *list, found record, now time.Time) {
 	b.Title, b.Tags = found.title(l), found.tags()
+	for _, name := range l.Columns {
+		if c := found.cell(l.Resource.Field(name)); !c.Empty() && (c.Look != "" || c.Unit != "") {
+			b.Lead = append(b.Lead, c)
+		}
+	}
 	titles := map[jsonform.Part]string{domain.Pay: "Pay", domain.Margin: "Margin"}
 	for i := range l.Resource.Fields {
 		f := &l.Resource.Fields[i]

@@ -89,6 +89,7 @@ type state struct {
 	Behind      int64 // entries that are not projected yet
 	Waiting     time.Duration
 	Quarantined bool // projection stopped before an entry that fails
+	Unused      bool // nobody has made a key or a webhook: what to do first is shown
 }
 
 // Troubled returns the webhooks that are failing, paused or off.
@@ -140,6 +141,11 @@ func (p *Overview) state(r *web.Request) (*state, error) {
 	}
 	if s.Expiring, err = p.expiring(ctx, workspaceID, r.Now); err != nil {
 		return nil, err
+	}
+	if len(s.Webhooks) == 0 {
+		if err := p.Pool.QueryRow(ctx, `SELECT NOT EXISTS (SELECT FROM api_key WHERE workspace_id = $1)`, workspaceID).Scan(&s.Unused); err != nil {
+			return nil, fmt.Errorf("cannot look for keys: %w", err)
+		}
 	}
 	if err := p.countToday(ctx, workspaceID, r.Now, s); err != nil {
 		return nil, err

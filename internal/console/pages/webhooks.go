@@ -84,6 +84,11 @@ func (r webhooksRow) SuccessRate() string {
 	return fmt.Sprintf("%d.%d %%", permille/10, permille%10)
 }
 
+// order is where the webhook stands in the list: what needs attention comes first.
+func (r webhooksRow) order() int {
+	return slices.Index([]string{"failing", "off", "paused", "on"}, r.Look)
+}
+
 // NoticeParts splits the webhook's notice, so that the page can show its times in the reader's
 // zone; empty without a notice.
 func (r webhooksRow) NoticeParts() []web.Part {
@@ -132,6 +137,7 @@ func (p *Webhooks) listPage(r *web.Request) error {
 		row.Spark = web.NewSpark("spark-"+row.ID, "Attempts by hour in the last 24 hours", "attempts", bars, web.AttemptSeries())
 		body.List = append(body.List, row)
 	}
+	slices.SortStableFunc(body.List, func(a, b webhooksRow) int { return cmp.Compare(a.order(), b.order()) })
 	if len(list) > 0 {
 		if body.Chart, err = p.attemptsChart(r.Context(), r.Session.WorkspaceID, "", r.Now); err != nil {
 			return err

@@ -228,6 +228,56 @@ func checkTransactions(ctx context.Context, x *examination) ([]Finding, error) {
 	return ok("none has been open for long"), nil
 }
 
+// longLock is from when on a lock that stops others is named.
+const longLock = 5 * time.Second
+
+// checkLocks names the sessions that others wait for, and those that hold a table alone:
+// every statement on it waits, also those of the service. It reads the server's own views,
+// which no lock holds up.
+func checkLocks(ctx context.Context, x *examination) ([]Finding, error) {
+	var (
+		list        []Finding
+		pid         int
+		who, tables string
+		age         float64
+		waiting     int64
+	)
+	err := pg.ForEach(ctx, x.pool, `
+		WITH waits AS (
+		  SELECT unnest(pg_blocking_pids(pid)) AS by FROM pg_stat_activity
+		   WHERE datname = current_database() AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > $1)
+		SELECT a.pid, coalesce(' (' || nullif(a.application_name, '') || ')', ''), extract(epoch FROM clock_timestamp() - a.xact_start), t.names, w.waiting
+		  FROM pg_stat_activity a
+		  CROSS JOIN LATERAL (SELECT count(*) AS waiting FROM waits WHERE by = a.pid) w
+		  CROSS JOIN LATERAL (
+		       SELECT coalesce(string_agg(DISTINCT c.relname, ', ' ORDER BY c.relname), '') AS names
+		         FROM pg_locks l JOIN pg_class c ON c.oid = l.relation AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't'
+		        WHERE l.pid = a.pid AND l.granted AND l.mode IN ('AccessExclusiveLock', 'ExclusiveLock')
+		          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())) t
+		 WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND clock_timestamp() - a.xact_start > $1 AND (t.names <> '' OR w.waiting > 0)
+		 ORDER BY 5 DESC, 3 DESC LIMIT 5`, []any{longLock}, []any{&pid, &who, &age, &tables, &waiting}, func() error {
+		text := fmt.Sprintf("session %d%s has had its transaction open for %v", pid, who, time.Duration(age*float64(time.Second)).Round(time.Second))
+		if tables != "" {
+			text += ", and holds a lock on " + tables + " that stops every other session there"
+		}
+		if waiting > 0 {
+			text += ", and " + plural.Of(waiting, "session waits", "sessions wait") + " for it"
+		}
+		list = append(list, Finding{
+			Level: Error, Text: text,
+			Do: fmt.Sprintf("if it is not a migration that is still at work, end it: SELECT pg_terminate_backend(%d)", pid),
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the locks: %w", err)
+	}
+	if len(list) == 0 {
+		return ok("none has stopped others for %v", longLock), nil
+	}
+	return list, nil
+}
+
 // keptLog is how much of the write-ahead log may be kept for a replica.
 const keptLog = 1 << 30
 

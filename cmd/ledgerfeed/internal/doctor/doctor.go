@@ -44,6 +44,7 @@ func checks() []check {
 	return []check{
 		{"settings", checkSettings},
 		{"version", checkServerVersion},
+		{"locks", checkLocks},
 		{"encoding", checkEncoding},
 		{"schema", checkSchema},
 		{"clock", checkClock},
@@ -79,6 +80,12 @@ func checks() []check {
 // checkTimeout bounds one check.
 const checkTimeout = 15 * time.Second
 
+// connections are those of the checks. A check does not wait for a table that somebody has
+// locked: checkLocks says who.
+func connections() pg.Options {
+	return pg.Options{MaxConns: 2, Settings: map[string]string{"lock_timeout": "1s"}}
+}
+
 // Command is ledgerfeed doctor.
 func Command(env *operate.Env) *cobra.Command {
 	var (
@@ -111,7 +118,7 @@ and whether somebody is back whom ledgerfeed append --forgotten has to forget ag
 				return err
 			}
 			defer func() { err = errors.Join(err, db.Close(ctx)) }()
-			pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 2})
+			pool, err := pg.Open(ctx, db.URL, connections())
 			if err != nil {
 				return err
 			}
@@ -149,7 +156,10 @@ func examine(ctx context.Context, x *examination, all []check) (list []Finding) 
 		limited, cancel := context.WithTimeout(ctx, checkTimeout)
 		found, err := c.run(limited, x)
 		cancel()
-		if err != nil {
+		switch {
+		case pg.Locked(err):
+			found = append(found, Finding{Level: Error, Text: "this check could not run: a session holds a lock on a table that it reads", Do: "see the check locks, and run ledgerfeed doctor again without that lock"})
+		case err != nil:
 			found = append(found, Finding{Level: Error, Text: err.Error(), Do: "this check could not run: fix the error, and run ledgerfeed doctor again"})
 		}
 		if len(found) == 0 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
@@ -111,6 +112,30 @@ func TestLongProjection(t *testing.T) {
 	p.finds("transactions", OK, "none has been open for long")
 	testkit.Must(conn.Exec(t.Context(), "SELECT FROM log_checkpoint FOR UPDATE"))(t)
 	p.finds("transactions", Warning, "(a projector) has had a transaction open for 5m")
+}
+
+// A session that holds a table alone is named, with those that wait for it, and no check waits
+// for that table until its own time is over.
+func TestLockedTable(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.finds("locks", OK, "none has stopped others")
+	p.pretends(`
+		CREATE VIEW public.pg_stat_activity AS
+		SELECT datname, pid, application_name, usename, client_addr, backend_type, backend_start, state, query, wait_event_type,
+		       query_start - interval '1 minute' AS query_start, xact_start - interval '1 minute' AS xact_start
+		  FROM pg_catalog.pg_stat_activity`)
+	cfg := testkit.Must(pgx.ParseConfig(p.db.URL))(t)
+	cfg.RuntimeParams["application_name"] = "a long ALTER"
+	conn := testkit.Must(pgx.ConnectConfig(t.Context(), cfg))(t)
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	testkit.Must(conn.Exec(t.Context(), "BEGIN; LOCK TABLE webhook"))(t)
+	p.pool = testkit.Must(pgxpool.New(t.Context(), p.db.URL+"&lock_timeout=20ms"))(t) // the command's is a second
+	t.Cleanup(testkit.AsPool(p.pool).Close)
+	p.finds("locks", Error, "(a long ALTER) has had its transaction open for 1m")
+	p.finds("locks", Error, "holds a lock on webhook that stops every other session there")
+	p.finds("webhooks", Error, "a session holds a lock on a table that it reads")
+	p.finds("API keys", OK, "")
 }
 
 // TestMissingRight: a table that the role may not read is named.

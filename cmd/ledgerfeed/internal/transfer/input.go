@@ -27,6 +27,23 @@ var errLongLine = fmt.Errorf("the entry is longer than %d bytes", domain.MaxEntr
 // errMark: the beginning of the input may have a mark, which is skipped.
 var errMark = errors.New("the line begins with a byte order mark (EF BB BF), which only the beginning of the input may have: remove it; joining files of Windows editors leaves it between them")
 
+// checkShape refuses an input that is no lines, by how its first one begins. One error that says
+// how to make lines of it is clearer than one for each line.
+func checkShape(name string, first []byte) error {
+	var is, do string
+	switch first = bytes.TrimSpace(first); {
+	case bytes.HasPrefix(first, []byte{0x1f, 0x8b}):
+		is, do = "is compressed: unpack it first", "gunzip -c FILE"
+	case bytes.HasPrefix(first, []byte{'['}):
+		is, do = "is a JSON array: want one entry in each line", "jq -c '.[]' FILE"
+	case bytes.Equal(first, []byte{'{'}):
+		is, do = "has JSON over several lines: want one entry in each line", "jq -c . FILE"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%s %s, as with %s | ledgerfeed append; nothing was appended", name, is, do)
+}
+
 // each calls do with every line that is not blank, and its number from 1. For a
 // line that is longer than an entry may be it passes an error instead.
 func (s *source) each(ctx context.Context, do func(number int, line []byte, err error) error) error {
@@ -38,11 +55,18 @@ func (s *source) each(ctx context.Context, do func(number int, line []byte, err 
 
 func eachLine(ctx context.Context, name string, in io.Reader, do func(number int, line []byte, err error) error) error {
 	reader := bufio.NewReaderSize(textfile.NewReader(in), domain.MaxLineSize+2) // and the end of the line
+	begun := false
 	for number := 1; ; number++ {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
 		line, err := reader.ReadSlice('\n')
+		if !begun && len(bytes.TrimSpace(line)) > 0 {
+			begun = true
+			if serr := checkShape(name, line); serr != nil {
+				return serr
+			}
+		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			if derr := do(number, nil, errLongLine); derr != nil {
 				return derr
