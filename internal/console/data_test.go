@@ -190,7 +190,7 @@ func TestData(t *testing.T) {
 	invoice := viewer.get("/data/invoices/in_1").has(
 		"INV-1", "Northwind &lt;b&gt;Clinic", "Documents", "D-1", "Charges", "parking", "Time entries", "Payments", "1,000.00",
 		"invoice.<wbr>issued", `href="/events/`+issued+`"`, "Status",
-		`<p class="lead"><span class="badge wait">sent</span> <span class="break">1,275.71 <span class="muted">`).hasNot(pay...)
+		`<p class="lead"><span class="badge wait">sent</span> <span class="break">1,275.71 <span class="muted">EUR</span></span> </p>`).hasNot(pay...)
 	if strings.Contains(invoice.body, "ayroll") {
 		t.Error("a viewer sees what payroll did")
 	}

@@ -849,8 +849,13 @@ func (p *Data) rowPage(r *web.Request) error {
 // show fills in the values.
 func (b *dataRowBody) show(l *list, found record, now time.Time) {
 	b.Title, b.Tags = found.title(l), found.tags()
+	amounts := 0
 	for _, name := range l.Columns {
-		if c := found.cell(l.Resource.Field(name)); !c.Empty() && (c.Look != "" || c.Unit != "") {
+		c := found.cell(l.Resource.Field(name))
+		if c.Unit != "" {
+			amounts++ // two of them would need their labels
+		}
+		if !c.Empty() && (c.Look != "" || c.Unit != "" && amounts == 1) {
 			b.Lead = append(b.Lead, c)
 		}
 	}
