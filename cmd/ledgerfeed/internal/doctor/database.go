@@ -218,9 +218,9 @@ func checkTransactions(ctx context.Context, x *examination) ([]Finding, error) {
 	if len(list) > 0 {
 		return list, nil
 	}
-	var all bool
-	if err := x.pool.QueryRow(ctx, `SELECT pg_has_role('pg_read_all_stats', 'USAGE')`).Scan(&all); err != nil {
-		return nil, fmt.Errorf("cannot read which sessions can be seen: %w", err)
+	all, err := seesEverySession(ctx, x)
+	if err != nil {
+		return nil, err
 	}
 	if !all {
 		return ok("of this account, none has been open for long; sessions of others are seen only with the role pg_read_all_stats"), nil
@@ -228,12 +228,20 @@ func checkTransactions(ctx context.Context, x *examination) ([]Finding, error) {
 	return ok("none has been open for long"), nil
 }
 
+// seesEverySession reports whether this account sees what sessions of others do.
+func seesEverySession(ctx context.Context, x *examination) (all bool, err error) {
+	if err := x.pool.QueryRow(ctx, `SELECT pg_has_role('pg_read_all_stats', 'USAGE')`).Scan(&all); err != nil {
+		return false, fmt.Errorf("cannot read which sessions can be seen: %w", err)
+	}
+	return all, nil
+}
+
 // longLock is from when on a lock that stops others is named.
 const longLock = 5 * time.Second
 
 // checkLocks names the sessions that others wait for, and those that hold a table alone:
-// every statement on it waits, also those of the service. It reads the server's own views,
-// which no lock holds up.
+// every statement on it waits, also those of the service. One that waits itself is not named:
+// what it waits for is. The check reads the server's own views, which no lock holds up.
 func checkLocks(ctx context.Context, x *examination) ([]Finding, error) {
 	var (
 		list        []Finding
@@ -252,9 +260,10 @@ func checkLocks(ctx context.Context, x *examination) ([]Finding, error) {
 		  CROSS JOIN LATERAL (
 		       SELECT coalesce(string_agg(DISTINCT c.relname, ', ' ORDER BY c.relname), '') AS names
 		         FROM pg_locks l JOIN pg_class c ON c.oid = l.relation AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't'
-		        WHERE l.pid = a.pid AND l.granted AND l.mode IN ('AccessExclusiveLock', 'ExclusiveLock')
+		        WHERE l.pid = a.pid AND l.granted AND l.mode = 'AccessExclusiveLock'
 		          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())) t
-		 WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND clock_timestamp() - a.xact_start > $1 AND (t.names <> '' OR w.waiting > 0)
+		 WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.wait_event_type IS DISTINCT FROM 'Lock'
+		   AND clock_timestamp() - a.xact_start > $1 AND (t.names <> '' OR w.waiting > 0)
 		 ORDER BY 5 DESC, 3 DESC LIMIT 5`, []any{longLock}, []any{&pid, &who, &age, &tables, &waiting}, func() error {
 		text := fmt.Sprintf("session %d%s has had its transaction open for %v", pid, who, time.Duration(age*float64(time.Second)).Round(time.Second))
 		if tables != "" {
@@ -272,10 +281,17 @@ func checkLocks(ctx context.Context, x *examination) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the locks: %w", err)
 	}
-	if len(list) == 0 {
-		return ok("none has stopped others for %v", longLock), nil
+	if len(list) > 0 {
+		return list, nil
 	}
-	return list, nil
+	all, err := seesEverySession(ctx, x)
+	if err != nil {
+		return nil, err
+	}
+	if !all {
+		return ok("none of this account has stopped others for %v; sessions of others are seen only with the role pg_read_all_stats", longLock), nil
+	}
+	return ok("none has stopped others for %v", longLock), nil
 }
 
 // keptLog is how much of the write-ahead log may be kept for a replica.

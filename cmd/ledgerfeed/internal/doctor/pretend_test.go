@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -135,6 +137,23 @@ func TestLockedTable(t *testing.T) {
 	p.finds("locks", Error, "(a long ALTER) has had its transaction open for 1m")
 	p.finds("locks", Error, "holds a lock on webhook that stops every other session there")
 	p.finds("webhooks", Error, "a session holds a lock on a table that it reads")
+	waits := make(chan error, 1)
+	waiter := testkit.Must(pgx.Connect(t.Context(), p.db.URL))(t)
+	go func() {
+		_, err := waiter.Exec(context.WithoutCancel(t.Context()), "BEGIN; LOCK TABLE charge; SELECT FROM webhook")
+		waits <- errors.Join(err, waiter.Close(context.WithoutCancel(t.Context())))
+	}()
+	testkit.Eventually(t, func() error {
+		list := testkit.Must(checkLocks(t.Context(), p.examination))(t)
+		if len(list) != 1 || !strings.Contains(list[0].Text, "1 session waits for it") {
+			return fmt.Errorf("%+v", list)
+		}
+		return nil
+	})
+	testkit.Must(conn.Exec(t.Context(), "ROLLBACK"))(t)
+	if err := <-waits; err != nil {
+		t.Error(err)
+	}
 	p.finds("API keys", OK, "")
 }
 

@@ -41,7 +41,7 @@ func checkShape(name string, first []byte) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%s %s, as with %s | ledgerfeed append; nothing was appended", name, is, do)
+	return fmt.Errorf("%s %s, as with %s | ledgerfeed append", name, is, do)
 }
 
 // each calls do with every line that is not blank, and its number from 1. For a
