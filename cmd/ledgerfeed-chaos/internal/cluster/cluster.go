@@ -168,8 +168,8 @@ func (c *Cluster) Start(ctx context.Context) {
 const vacuumEvery = 20 * time.Second
 
 // vacuum does what autovacuum would do if PostgreSQL were not killed every few seconds: at each
-// crash it forgets how many dead rows its tables have, and begins to count anew. Otherwise a run of an
-// hour measures tables with a thousand times as many dead rows as live ones.
+// crash it forgets how many dead rows its tables have, and begins to count anew. So in a long run
+// no table would ever be vacuumed or analyzed.
 func (c *Cluster) vacuum(ctx context.Context) {
 	for flow.Sleep(ctx, vacuumEvery) {
 		_ = c.Primary().Exec(ctx, "VACUUM (ANALYZE, SKIP_LOCKED)") // or a fault is under way
