@@ -76,8 +76,8 @@ func (r *Reader) With(ctx context.Context, ask Ask, column, value string, at *Pl
 	return r.page(ctx, ask, t)
 }
 
-// searchDepth is how many rows a search by a name or a document's number looks at. Those that changed
-// last come first.
+// searchDepth is how many rows a search by a name or a document's number looks at, the last
+// changed ones first.
 const searchDepth = 20_000
 
 // Named reads the clients or contractors whose name has something like a text in it (fold.String), as

@@ -305,7 +305,7 @@ const lookAhead = 10_000
 // the order of the changes in their offsets alone.
 func (s *OutboxSource) inOrder(ctx context.Context, tx pgx.Tx, rows []outboxRow) ([]outboxRow, error) {
 	last := &rows[len(rows)-1]
-	var read, waiting *int64 // the lowest offsets after these rows: of messages that can be read now, and of those that cannot
+	var read, waiting *int64 // the lowest offset behind these rows of a message that can be read now, and of one that cannot yet
 	err := tx.QueryRow(ctx, `
 		SELECT min("offset") FILTER (WHERE ended), min("offset") FILTER (WHERE NOT ended) FROM (
 		  SELECT "offset", transaction_id < pg_snapshot_xmin(pg_current_snapshot()) AS ended FROM `+s.schema.MessagesTable(s.topic)+`

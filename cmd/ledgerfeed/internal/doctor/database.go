@@ -215,33 +215,32 @@ func checkTransactions(ctx context.Context, x *examination) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the open transactions: %w", err)
 	}
+	return ofSessions(ctx, x, list, "none has been open for long")
+}
+
+// ofSessions returns the findings about sessions or, if there are none, what is true of those that
+// this account sees.
+func ofSessions(ctx context.Context, x *examination, list []Finding, none string) ([]Finding, error) {
 	if len(list) > 0 {
 		return list, nil
 	}
-	all, err := seesEverySession(ctx, x)
-	if err != nil {
-		return nil, err
+	var all bool
+	if err := x.pool.QueryRow(ctx, `SELECT pg_has_role('pg_read_all_stats', 'USAGE')`).Scan(&all); err != nil {
+		return nil, fmt.Errorf("cannot read which sessions can be seen: %w", err)
 	}
 	if !all {
-		return ok("of this account, none has been open for long; sessions of others are seen only with the role pg_read_all_stats"), nil
+		return ok("of this account, %s; sessions of others are seen only with the role pg_read_all_stats", none), nil
 	}
-	return ok("none has been open for long"), nil
+	return ok("%s", none), nil
 }
 
-// seesEverySession reports whether this account sees what sessions of others do.
-func seesEverySession(ctx context.Context, x *examination) (all bool, err error) {
-	if err := x.pool.QueryRow(ctx, `SELECT pg_has_role('pg_read_all_stats', 'USAGE')`).Scan(&all); err != nil {
-		return false, fmt.Errorf("cannot read which sessions can be seen: %w", err)
-	}
-	return all, nil
-}
-
-// longLock is from when on a lock that stops others is named.
+// longLock is how long a session may stop others before it is named.
 const longLock = 5 * time.Second
 
-// checkLocks names the sessions that others wait for, and those that hold a table alone:
-// every statement on it waits, also those of the service. One that waits itself is not named:
-// what it waits for is. The check reads the server's own views, which no lock holds up.
+// checkLocks names the sessions that others wait for, and those with an exclusive lock on a table,
+// which every other statement on that table has to wait for. A session that waits itself is left
+// out, because the one that it waits for is named. The check reads only the server's own views,
+// which nobody locks.
 func checkLocks(ctx context.Context, x *examination) ([]Finding, error) {
 	var (
 		list        []Finding
@@ -281,17 +280,7 @@ func checkLocks(ctx context.Context, x *examination) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the locks: %w", err)
 	}
-	if len(list) > 0 {
-		return list, nil
-	}
-	all, err := seesEverySession(ctx, x)
-	if err != nil {
-		return nil, err
-	}
-	if !all {
-		return ok("none of this account has stopped others for %v; sessions of others are seen only with the role pg_read_all_stats", longLock), nil
-	}
-	return ok("none has stopped others for %v", longLock), nil
+	return ofSessions(ctx, x, list, fmt.Sprintf("none has stopped others for %v", longLock))
 }
 
 // keptLog is how much of the write-ahead log may be kept for a replica.

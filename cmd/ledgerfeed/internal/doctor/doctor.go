@@ -80,8 +80,8 @@ func checks() []check {
 // checkTimeout bounds one check.
 const checkTimeout = 15 * time.Second
 
-// connections are those of the checks. A check does not wait for a table that somebody has
-// locked: checkLocks says who.
+// connections are the options of the checks' connections. A check does not wait long for a locked
+// table, because checkLocks says who has locked it.
 func connections() pg.Options {
 	return pg.Options{MaxConns: 2, Settings: map[string]string{"lock_timeout": "1s"}}
 }

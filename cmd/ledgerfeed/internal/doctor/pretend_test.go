@@ -116,8 +116,8 @@ func TestLongProjection(t *testing.T) {
 	p.finds("transactions", Warning, "(a projector) has had a transaction open for 5m")
 }
 
-// A session that holds a table alone is named, with those that wait for it, and no check waits
-// for that table until its own time is over.
+// TestLockedTable: a session with an exclusive lock on a table is named, and so is how many wait for
+// it. A check of that table says so at once.
 func TestLockedTable(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)

@@ -29,8 +29,8 @@ func ExplainCommand(env *operate.Env) *cobra.Command {
 invoice say 420.00? The command also shows the entries about the row that had no effect,
 or not all of it, and says why: why is this row missing?
 
-The answer comes from the log alone. Whether readers get the same row, ledgerfeed verify
---workspace WORKSPACE says.
+The answer comes from the log alone. To see whether readers get the same row, run
+ledgerfeed verify --workspace WORKSPACE.
 
 RESOURCE is one of ` + strings.Join(replay.Resources(), ", ") + `.
 For a credit, ID is the client's id.`,

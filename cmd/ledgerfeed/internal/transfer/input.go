@@ -27,8 +27,8 @@ var errLongLine = fmt.Errorf("the entry is longer than %d bytes", domain.MaxEntr
 // errMark: the beginning of the input may have a mark, which is skipped.
 var errMark = errors.New("the line begins with a byte order mark (EF BB BF), which only the beginning of the input may have: remove it; joining files of Windows editors leaves it between them")
 
-// checkShape refuses an input that is no lines, by how its first one begins. One error that says
-// how to make lines of it is clearer than one for each line.
+// checkShape looks at the first line of an input, and refuses one that does not have an entry in each
+// line. One error that says how to convert it is clearer than an error for each line.
 func checkShape(name string, first []byte) error {
 	var is, do string
 	switch first = bytes.TrimSpace(first); {
