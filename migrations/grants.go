@@ -43,14 +43,11 @@ func Tables() []string {
 // Unreadable returns the tables that the account in url may not read. There are such tables between
 // a migration that adds one and ApplyGrants. It leaves out tables that do not exist.
 func Unreadable(ctx context.Context, url string) (tables []string, err error) {
-	conn, err := pg.Connect(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	err = conn.QueryRow(ctx, `
-		SELECT coalesce(array_agg(name ORDER BY name) FILTER (WHERE NOT has_table_privilege(to_regclass(name), 'SELECT')), '{}')
-		  FROM unnest($1::text[]) name`, Tables()).Scan(&tables)
+	err = look(ctx, url, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, `
+			SELECT coalesce(array_agg(name ORDER BY name) FILTER (WHERE NOT has_table_privilege(to_regclass(name), 'SELECT')), '{}')
+			  FROM unnest($1::text[]) name`, Tables()).Scan(&tables)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the privileges: %w", err)
 	}

@@ -107,25 +107,28 @@ func apply(ctx context.Context, url string, files fs.FS) (applied []string, err 
 	return applied, err
 }
 
-func connected(ctx context.Context, url string, do func(*pgx.Conn) error) (err error) {
+// look asks the database at url what it answers at once, on a connection of its own.
+func look(ctx context.Context, url string, ask func(context.Context, *pgx.Conn) error) (err error) {
 	conn, err := pg.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	return do(conn)
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	return pg.Within(ctx, conn.Config().ConnectTimeout, func(ctx context.Context) error { return ask(ctx, conn) })
 }
 
 // checkServer refuses versions of PostgreSQL that are too old.
-func checkServer(ctx context.Context, url string) (err error) {
-	conn, err := pg.Connect(ctx, url)
+func checkServer(ctx context.Context, url string) error {
+	var (
+		major int
+		text  string
+	)
+	err := look(ctx, url, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		major, text, err = pg.ServerVersion(ctx, conn)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("ask for the version of PostgreSQL: %w", err)
-	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	major, text, err := pg.ServerVersion(ctx, conn)
-	if err != nil {
-		return err
 	}
 	if major < pg.OldestServer {
 		return fmt.Errorf("the database is PostgreSQL %s; the program needs version %d or newer", text, pg.OldestServer)
@@ -171,7 +174,7 @@ func missingOf(ctx context.Context, url string, files fs.FS) ([]File, error) {
 	}
 	if current == 0 {
 		// A database that already has tables is not checked: it can keep what it has.
-		if err := connected(ctx, url, func(conn *pgx.Conn) error { return pg.CheckEncoding(ctx, conn) }); err != nil {
+		if err := look(ctx, url, func(ctx context.Context, conn *pgx.Conn) error { return pg.CheckEncoding(ctx, conn) }); err != nil {
 			return nil, err
 		}
 	}
@@ -212,19 +215,14 @@ func Fit(ctx context.Context, url string) (fit Fitness, err error) {
 
 // version returns the number of the last migration that was applied, or 0 if there is none.
 func version(ctx context.Context, url string) (current int64, err error) {
-	conn, err := pg.Connect(ctx, url)
+	err = look(ctx, url, func(ctx context.Context, conn *pgx.Conn) error {
+		var there bool
+		if err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there); err != nil || !there {
+			return err
+		}
+		return conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM goose_db_version").Scan(&current)
+	})
 	if err != nil {
-		return 0, fmt.Errorf("look at the database's schema: %w", err)
-	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	var there bool
-	if err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there); err != nil {
-		return 0, fmt.Errorf("look at the database's schema: %w", err)
-	}
-	if !there {
-		return 0, nil
-	}
-	if err := conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM goose_db_version").Scan(&current); err != nil {
 		return 0, fmt.Errorf("look at the database's schema: %w", err)
 	}
 	return current, nil

@@ -619,13 +619,20 @@ func (h *movingWorkspace) overABadLink() {
 // overALink makes moves reach the second place through a proxy.
 func (h *movingWorkspace) overALink() *badnetwork.Proxy {
 	h.Helper()
-	config := testkit.Must(pgx.ParseConfig(h.urls[1]))(h.T)
+	link, to := linkTo(h.T, h.urls[1])
+	h.to = to
+	return link
+}
+
+// linkTo makes a proxy before a database, and the address of the database there.
+func linkTo(t *testing.T, database string) (link *badnetwork.Proxy, to string) {
+	t.Helper()
+	config := testkit.Must(pgx.ParseConfig(database))(t)
 	upstream := fmt.Sprintf("%s:%d", config.Host, config.Port)
 	if strings.HasPrefix(config.Host, "/") {
 		upstream = fmt.Sprintf("%s/.s.PGSQL.%d", config.Host, config.Port)
 	}
-	link := testkit.Must(badnetwork.Listen(h.Context(), upstream))(h.T)
-	h.Cleanup(func() { _ = link.Close() })
-	h.to = fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", config.User, link.Address(), config.Database)
-	return link
+	link = testkit.Must(badnetwork.Listen(t.Context(), upstream))(t)
+	t.Cleanup(func() { _ = link.Close() })
+	return link, fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", config.User, link.Address(), config.Database)
 }

@@ -13,6 +13,7 @@ type link struct {
 	client, server net.Conn
 	delay          func() time.Duration
 	sleep          func(time.Duration)
+	answered       func() // is called before each piece to the client
 	silent         atomic.Bool
 	left           atomic.Int64 // bytes to the client before the link is reset
 }
@@ -56,6 +57,9 @@ func (l *link) copy(to, from net.Conn, toClient bool) {
 func (l *link) forward(to net.Conn, piece []byte, toClient bool) bool {
 	if d := l.delay(); d > 0 {
 		l.sleep(d)
+	}
+	if toClient {
+		l.answered()
 	}
 	if l.silent.Load() {
 		return true // lost

@@ -21,6 +21,8 @@ type Proxy struct {
 	upstream string
 	latency  time.Duration
 	silent   bool // connections made now are silent from the start
+	answers  int  // pieces that servers have sent
+	silentAt int  // the piece with which all connections go silent; 0: none
 	refusing bool
 	closed   bool
 	links    map[*link]struct{}
@@ -94,6 +96,20 @@ func (p *Proxy) Partition() {
 	p.Silence()
 }
 
+// PartitionAt is Partition at the n-th piece of data from a server, which is lost; 0: never.
+func (p *Proxy) PartitionAt(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silentAt = n
+}
+
+// Answers returns how many pieces of data servers have sent.
+func (p *Proxy) Answers() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.answers
+}
+
 // Restore ends everything that Delay, Refuse and Partition began. It resets silent connections, as
 // a host does with a connection that it does not know.
 func (p *Proxy) Restore() {
@@ -162,7 +178,7 @@ func (p *Proxy) serve(client net.Conn) {
 		hardClose(client)
 		return
 	}
-	l := &link{client: client, server: server, delay: p.delay, sleep: sleep}
+	l := &link{client: client, server: server, delay: p.delay, sleep: sleep, answered: p.count}
 	l.left.Store(unlimited)
 	p.mu.Lock()
 	l.silent.Store(p.silent)
@@ -184,4 +200,15 @@ func (p *Proxy) delay() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.latency
+}
+
+// count counts a piece from a server.
+func (p *Proxy) count() {
+	p.mu.Lock()
+	p.answers++
+	last := p.answers == p.silentAt
+	p.mu.Unlock()
+	if last {
+		p.Partition()
+	}
 }

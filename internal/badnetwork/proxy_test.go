@@ -154,6 +154,23 @@ func TestPartitionAndRestore(t *testing.T) {
 	dial(t, p).echoes("two")
 }
 
+func TestPartitionAt(t *testing.T) {
+	t.Parallel()
+	p := proxied(t)
+	c := dial(t, p)
+	c.echoes("one")
+	if n := p.Answers(); n != 1 {
+		t.Errorf("%d answers, want 1", n)
+	}
+	p.PartitionAt(3)
+	c.echoes("two")
+	for _, c := range []*client{c, dial(t, p)} {
+		if got, err := c.say("three", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("after the third answer: %q, %v", got, err)
+		}
+	}
+}
+
 func TestRefuse(t *testing.T) {
 	t.Parallel()
 	p := proxied(t)

@@ -63,7 +63,8 @@ func ownSettings() map[string]string {
 // understands libpq's parameter requirepeer, which the URL of the local PostgreSQL
 // has: the account, by name or number, that must run the server behind a Unix
 // socket. Each connection checks it, and a server of another account is a
-// [PeerError].
+// [PeerError]. Opening a connection takes 30 seconds at most, unless the URL has
+// another connect_timeout.
 func ParseConfig(url string) (*pgxpool.Config, error) {
 	if err := checkSSLFiles(url); err != nil {
 		return nil, err
@@ -72,6 +73,7 @@ func ParseConfig(url string) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("DATABASE_URL: %w", err)
 	}
+	noticeSilence(&cfg.ConnConfig.Config)
 	for name, value := range ownSettings() {
 		cfg.ConnConfig.RuntimeParams[name] = value
 	}

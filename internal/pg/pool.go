@@ -98,6 +98,10 @@ func (p *Pool) Config() *pgxpool.Config {
 	return cfg
 }
 
+// AnswerTimeout is how long opening a connection may take, and a question that the server answers at
+// once.
+func (p *Pool) AnswerTimeout() time.Duration { return p.conns.Config().ConnConfig.ConnectTimeout }
+
 // Open makes a pool and checks that the database answers, unless Options.Later.
 func Open(ctx context.Context, url string, o Options) (*Pool, error) {
 	cfg, err := ParseConfig(url)

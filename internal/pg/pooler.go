@@ -141,10 +141,12 @@ func asPoolerError(err error) error {
 // told to take them and throw them away.
 func checkSettings(ctx context.Context, pool *Pool) error {
 	var isolation, timeout string
-	err := pool.QueryRow(ctx, `SELECT current_setting('transaction_isolation'), current_setting('idle_in_transaction_session_timeout') WHERE $1`, true).Scan(&isolation, &timeout)
+	err := Within(ctx, pool.AnswerTimeout(), func(ctx context.Context) error {
+		return pool.QueryRow(ctx, `SELECT current_setting('transaction_isolation'), current_setting('idle_in_transaction_session_timeout') WHERE $1`, true).Scan(&isolation, &timeout)
+	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("the database does not answer: %w", asPoolerError(err))
+		return fmt.Errorf("look at the settings of a connection: %w", asPoolerError(err))
 	case isolation != ownSettings()["default_transaction_isolation"]:
 		if !pool.pooled {
 			return &PoolerError{errors.New("default_transaction_isolation is " + isolation)}

@@ -48,7 +48,11 @@ func withoutTimeouts(cfg *pgx.ConnConfig) {
 		if major, _ := strconv.Atoi(version[:digits]); major < transactionTimeoutIn {
 			return nil
 		}
-		if _, err := c.Exec(ctx, "SET "+transactionTimeout+" = 0").ReadAll(); err != nil {
+		err := Within(ctx, cfg.ConnectTimeout, func(ctx context.Context) error {
+			_, err := c.Exec(ctx, "SET "+transactionTimeout+" = 0").ReadAll()
+			return err //nolint:wrapcheck // wrapped below
+		})
+		if err != nil {
 			return fmt.Errorf("set %s: %w", transactionTimeout, err)
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -42,7 +43,7 @@ func (s *Service) compareClock(ctx context.Context) error {
 // watchClock compares the clocks from time to time.
 func (s *Service) watchClock(ctx context.Context) error {
 	for flow.Sleep(ctx, clockInterval) {
-		_ = s.compareClock(ctx) // the database is away, which /readyz notices by itself
+		_ = pg.Within(ctx, clockInterval, s.compareClock) // the database is away, which /readyz notices by itself
 	}
 	return nil
 }

@@ -145,14 +145,18 @@ func (s *Service) prepare(ctx context.Context, before func() error) (err error) 
 	if err := s.awaitSchema(ctx); err != nil {
 		return err
 	}
-	return s.prepareRoles(ctx)
-}
-
-// prepareRoles connects to the database and prepares what the roles run.
-func (s *Service) prepareRoles(ctx context.Context) (err error) {
 	if err := s.openPool(ctx); err != nil {
 		return err
 	}
+	return pg.Within(ctx, startQuestions*s.pool.AnswerTimeout(), s.prepareRoles)
+}
+
+// startQuestions is for how many questions to the database that are hardly answered in time a start
+// goes on. It asks a dozen, and one that is answered after all is no reason to give up.
+const startQuestions = 4
+
+// prepareRoles prepares what the roles run.
+func (s *Service) prepareRoles(ctx context.Context) (err error) {
 	control := s.share(controlShare, nil)
 	if err := s.recordRetention(ctx); err != nil {
 		return err

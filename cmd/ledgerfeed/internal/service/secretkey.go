@@ -8,6 +8,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // secretKeyInterval is how often a process looks whether its keys still fit the
@@ -42,7 +43,11 @@ func (s *Service) setUnready(reason string) { s.unready.Store(&reason) }
 // watchSecretKeys looks from time to time whether the keys still fit.
 func (s *Service) watchSecretKeys(ctx context.Context) error {
 	for fit := true; flow.Sleep(ctx, secretKeyInterval); {
-		state, err := keyring.ReadState(ctx, s.shared, s.env.Clock())
+		var state *keyring.State
+		err := pg.Within(ctx, secretKeyInterval, func(ctx context.Context) (err error) {
+			state, err = keyring.ReadState(ctx, s.shared, s.env.Clock())
+			return err
+		})
 		if err != nil {
 			continue // the database is away, which /readyz notices by itself
 		}
