@@ -23,7 +23,7 @@ func TestStartsOverALinkThatGoesSilent(t *testing.T) {
 	serving.kill()
 	says := regexp.MustCompile(`did not answer within \d+s|no answer in time`)
 	// The last answers may be of the first work after the start.
-	for at := 1; at < whole.Answers(); at += testkit.Scale(6, 1) {
+	for at := 1; at < whole.Answers(); at += testkit.Scale(12, 1) {
 		t.Run("answer "+strconv.Itoa(at), func(t *testing.T) {
 			t.Parallel()
 			link, to := linkTo(t, url)
