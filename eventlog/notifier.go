@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -46,6 +47,7 @@ type Notifier struct {
 	deaf   bool            // it has no connection that can receive NOTIFY
 
 	followSweep time.Duration // tests change it
+	quiet       time.Duration // see await; tests change it
 
 	projects atomic.Bool // whether this process projects
 	peers    peers       // the other processes that project
@@ -71,6 +73,7 @@ func NewNotifier(pool pg.DB, logger *slog.Logger) *Notifier {
 		subscriptions: map[Topic]map[*Subscription]struct{}{},
 		unsent:        map[Topic]map[string]struct{}{},
 		followSweep:   followSweep,
+		quiet:         time.Minute,
 	}
 	n.listening.Store(&Listening{Reason: "not connected yet"})
 	return n
@@ -395,20 +398,49 @@ func (n *Notifier) listenOnce(ctx context.Context, cfg *pgx.ConnConfig) (heard b
 		defer cancel()
 		_ = conn.Close(closeCtx)
 	}()
-	for _, topic := range topics() {
-		if _, err := conn.Exec(ctx, "LISTEN "+string(topic)); err != nil {
-			return false, fmt.Errorf("listen: %w", err)
-		}
+	if err := listenOn(ctx, conn); err != nil {
+		return false, err
 	}
 	n.listening.Store(&Listening{Connected: true})
 	n.notifyAll()
 	for {
-		received, err := conn.WaitForNotification(ctx)
+		received, err := n.await(ctx, conn)
 		if err != nil {
 			return true, fmt.Errorf("wait for a notification: %w", err)
 		}
 		n.take(Topic(received.Channel), received.Payload)
 	}
+}
+
+// await waits for a notification. After a while without one it asks whether the server is still there:
+// a link may have gone silent, and then nothing comes for good.
+func (n *Notifier) await(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	for {
+		quiet, cancel := context.WithTimeout(ctx, n.quiet)
+		received, err := conn.WaitForNotification(quiet)
+		cancel()
+		if err == nil || ctx.Err() != nil || conn.IsClosed() {
+			return received, err //nolint:wrapcheck // wrapped by listenOnce
+		}
+		if err := listenOn(ctx, conn); err != nil { // which changes nothing, and is answered
+			return nil, err
+		}
+	}
+}
+
+// listenTimeout limits the wait for an answer.
+const listenTimeout = 5 * time.Second
+
+// listenOn asks for the notifications of all topics.
+func listenOn(ctx context.Context, conn *pgx.Conn) error {
+	return pg.Within(ctx, listenTimeout, func(ctx context.Context) error {
+		for _, topic := range topics() {
+			if _, err := conn.Exec(ctx, "LISTEN "+string(topic)); err != nil {
+				return fmt.Errorf("listen: %w", err)
+			}
+		}
+		return nil
+	})
 }
 
 // Listening is the state of the connection on which notifications are received.

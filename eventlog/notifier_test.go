@@ -2,6 +2,7 @@ package eventlog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -258,6 +259,24 @@ func lostListenerListensAgain(t *testing.T, p between) {
 	if ids, _ := taken(t, sub); !slices.Equal(ids, []string{"w"}) {
 		t.Errorf("notified of %v", ids)
 	}
+}
+
+// TestASilentListenerListensAgain: a link that takes everything and delivers nothing does not end the
+// wait for notifications by itself.
+func TestASilentListenerListensAgain(t *testing.T) {
+	t.Parallel()
+	link, to := testkit.Link(t, testkit.NewDatabase(t))
+	p := newProcess(t, to)
+	p.notifier.QuietFor(50 * time.Millisecond)
+	p.run(t)
+	link.Silence()
+	testkit.Eventually(t, func() error {
+		if p.notifier.Stats().Interrupted == 0 {
+			return errors.New("it still waits on the silent connection")
+		}
+		return nil
+	})
+	p.connected(t)
 }
 
 // TestNotifyWithoutDatabase: a notification that cannot be sent stops nothing.

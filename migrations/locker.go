@@ -49,7 +49,11 @@ func take(ctx context.Context, conn *pgx.Conn) error {
 		{"BEGIN", nil},
 		{"SELECT set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', '0', true)", []any{pg.Milliseconds(lockedFor)}},
 	} {
-		if _, err := conn.Exec(ctx, statement.sql, statement.args...); err != nil {
+		err := atOnce(ctx, conn, func(ctx context.Context) error {
+			_, err := conn.Exec(ctx, statement.sql, statement.args...)
+			return err //nolint:wrapcheck // wrapped below
+		})
+		if err != nil {
 			return fmt.Errorf("take the migration lock: %w", err)
 		}
 	}
@@ -59,11 +63,14 @@ func take(ctx context.Context, conn *pgx.Conn) error {
 	// An account that cannot migrate may hold the advisory lock, so migrators also lock the goose
 	// table to exclude each other. Only its owner can lock it in this mode, and rows can still be
 	// added to it.
-	var there bool
-	err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there)
-	if err == nil && there {
-		_, err = conn.Exec(ctx, "LOCK TABLE goose_db_version IN SHARE UPDATE EXCLUSIVE MODE")
-	}
+	err := pg.Within(ctx, lockedFor+conn.Config().ConnectTimeout, func(ctx context.Context) error {
+		var there bool
+		err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there)
+		if err == nil && there {
+			_, err = conn.Exec(ctx, "LOCK TABLE goose_db_version IN SHARE UPDATE EXCLUSIVE MODE")
+		}
+		return err //nolint:wrapcheck // wrapped below
+	})
 	switch {
 	case pg.Locked(err):
 		return errMigrating(err.Error())
@@ -87,10 +94,13 @@ func takeAdvisory(ctx context.Context, conn *pgx.Conn) error {
 	outsiders := pg.OutsidersHold(`has_schema_privilege(a.usesysid, current_schema(), 'CREATE')`)
 	for deadline := time.Now().Add(lockedFor); ; {
 		var taken, outside bool
-		err := conn.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1)`, lock.DefaultLockID).Scan(&taken)
-		if err == nil && !taken {
-			err = conn.QueryRow(ctx, `SELECT `+outsiders, lock.DefaultLockID).Scan(&outside)
-		}
+		err := atOnce(ctx, conn, func(ctx context.Context) error {
+			err := conn.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1)`, lock.DefaultLockID).Scan(&taken)
+			if err == nil && !taken {
+				err = conn.QueryRow(ctx, `SELECT `+outsiders, lock.DefaultLockID).Scan(&outside)
+			}
+			return err
+		})
 		switch {
 		case err != nil:
 			return fmt.Errorf("take the migration lock: %w", err)

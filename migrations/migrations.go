@@ -114,7 +114,12 @@ func look(ctx context.Context, url string, ask func(context.Context, *pgx.Conn) 
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	return pg.Within(ctx, conn.Config().ConnectTimeout, func(ctx context.Context) error { return ask(ctx, conn) })
+	return atOnce(ctx, conn, func(ctx context.Context) error { return ask(ctx, conn) })
+}
+
+// atOnce limits what the server answers at once.
+func atOnce(ctx context.Context, conn *pgx.Conn, ask func(context.Context) error) error {
+	return pg.Within(ctx, conn.Config().ConnectTimeout, ask)
 }
 
 // checkServer refuses versions of PostgreSQL that are too old.

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
@@ -17,16 +18,22 @@ import (
 func TestStartsOverALinkThatGoesSilent(t *testing.T) {
 	t.Parallel()
 	url := testkit.NewDatabase(t)
-	whole, to := linkTo(t, url)
+	whole, to := testkit.Link(t, url)
 	serving := startProcess(t, command(t, to, "serve"))
 	serving.await("for=console")
 	serving.kill()
 	says := regexp.MustCompile(`did not answer within \d+s|no answer in time`)
-	// The last answers may be of the first work after the start.
+	var ended atomic.Int32
+	t.Cleanup(func() {
+		if n := ended.Load(); n < 3 {
+			t.Errorf("%d starts ended: the moments are not those of a start", n)
+		}
+	})
+	// The last answers are of the first work after the start.
 	for at := 1; at < whole.Answers(); at += testkit.Scale(12, 1) {
 		t.Run("answer "+strconv.Itoa(at), func(t *testing.T) {
 			t.Parallel()
-			link, to := linkTo(t, url)
+			link, to := testkit.Link(t, url)
 			link.PartitionAt(at)
 			starting := startProcess(t, command(t, to+"&connect_timeout=1", "serve"))
 			began := func() bool { return strings.Contains(starting.log.String(), "for=console") }
@@ -44,6 +51,7 @@ func TestStartsOverALinkThatGoesSilent(t *testing.T) {
 			if began() {
 				return // the start was over
 			}
+			ended.Add(1)
 			if code := starting.wait(); code != cli.ExitFailed || !says.MatchString(starting.log.String()) || strings.Contains(starting.log.String(), "panic") {
 				t.Errorf("status %d:\n%s", code, starting.log)
 			}

@@ -619,20 +619,7 @@ func (h *movingWorkspace) overABadLink() {
 // overALink makes moves reach the second place through a proxy.
 func (h *movingWorkspace) overALink() *badnetwork.Proxy {
 	h.Helper()
-	link, to := linkTo(h.T, h.urls[1])
+	link, to := testkit.Link(h.T, h.urls[1])
 	h.to = to
 	return link
-}
-
-// linkTo makes a proxy before a database, and the address of the database there.
-func linkTo(t *testing.T, database string) (link *badnetwork.Proxy, to string) {
-	t.Helper()
-	config := testkit.Must(pgx.ParseConfig(database))(t)
-	upstream := fmt.Sprintf("%s:%d", config.Host, config.Port)
-	if strings.HasPrefix(config.Host, "/") {
-		upstream = fmt.Sprintf("%s/.s.PGSQL.%d", config.Host, config.Port)
-	}
-	link = testkit.Must(badnetwork.Listen(t.Context(), upstream))(t)
-	t.Cleanup(func() { _ = link.Close() })
-	return link, fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", config.User, link.Address(), config.Database)
 }

@@ -110,11 +110,11 @@ func (p *Proxy) Answers() int {
 	return p.answers
 }
 
-// Restore ends everything that Delay, Refuse and Partition began. It resets silent connections, as
+// Restore ends everything that Delay, Refuse, Partition and PartitionAt began. It resets silent connections, as
 // a host does with a connection that it does not know.
 func (p *Proxy) Restore() {
 	p.mu.Lock()
-	p.latency, p.refusing, p.silent = 0, false, false
+	p.latency, p.refusing, p.silent, p.silentAt = 0, false, false, 0
 	p.mu.Unlock()
 	for _, l := range p.all() {
 		if l.silent.Load() {

@@ -73,7 +73,7 @@ func ParseConfig(url string) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("DATABASE_URL: %w", err)
 	}
-	noticeSilence(&cfg.ConnConfig.Config)
+	NoticeSilence(&cfg.ConnConfig.Config)
 	for name, value := range ownSettings() {
 		cfg.ConnConfig.RuntimeParams[name] = value
 	}

@@ -120,7 +120,7 @@ func Open(ctx context.Context, url string, o Options) (*Pool, error) {
 	if o.ConnectTimeout > 0 {
 		cfg.ConnConfig.ConnectTimeout = o.ConnectTimeout
 	}
-	for name, value := range silentSettings() {
+	for name, value := range SilentSettings(idleTimeout) {
 		if cfg.ConnConfig.RuntimeParams[name] == "" {
 			cfg.ConnConfig.RuntimeParams[name] = value
 		}
@@ -164,17 +164,5 @@ func Open(ctx context.Context, url string, o Options) (*Pool, error) {
 // was idle for a second. One that went silent does not answer, and is replaced.
 const pingTimeout = 2 * time.Second
 
-// silentSettings make the server notice that a client has gone without closing its
-// connection, because its machine or the network between failed. Until the server
-// does, the client's transaction stays open and its row locks with it: those of a
-// projector hold up whole workspaces. A network that still acknowledges what it does
-// not deliver is noticed by the first setting alone.
-func silentSettings() map[string]string {
-	return map[string]string{
-		"idle_in_transaction_session_timeout": "30s",
-		"tcp_user_timeout":                    "30s",
-		"tcp_keepalives_idle":                 "10",
-		"tcp_keepalives_interval":             "5",
-		"tcp_keepalives_count":                "4",
-	}
-}
+// idleTimeout is how long a transaction may wait for this program before the server ends it.
+const idleTimeout = 30 * time.Second

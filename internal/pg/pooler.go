@@ -141,9 +141,13 @@ func asPoolerError(err error) error {
 // told to take them and throw them away.
 func checkSettings(ctx context.Context, pool *Pool) error {
 	var isolation, timeout string
-	err := Within(ctx, pool.AnswerTimeout(), func(ctx context.Context) error {
-		return pool.QueryRow(ctx, `SELECT current_setting('transaction_isolation'), current_setting('idle_in_transaction_session_timeout') WHERE $1`, true).Scan(&isolation, &timeout)
-	})
+	conn, err := pool.Acquire(ctx) // which has its own limit, for each address
+	if err == nil {
+		defer conn.Release()
+		err = Within(ctx, pool.AnswerTimeout(), func(ctx context.Context) error {
+			return conn.QueryRow(ctx, `SELECT current_setting('transaction_isolation'), current_setting('idle_in_transaction_session_timeout') WHERE $1`, true).Scan(&isolation, &timeout)
+		})
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("look at the settings of a connection: %w", asPoolerError(err))

@@ -193,7 +193,17 @@ func (e *Env) explainConnection(err error) error {
 	if e.Cell != "" {
 		setting, named = "LEDGERFEED_CELLS", "the cell "+e.Cell
 	}
-	return cmp.Or(pg.ExplainConnection(err, setting, named), e.explainRights(err), err)
+	return cmp.Or(pg.ExplainConnection(err, setting, named), e.explainRights(err), e.explainSilence(err, named), err)
+}
+
+// explainSilence adds to an error of waiting in vain which database it was, and what to do; nil: err has
+// another cause.
+func (e *Env) explainSilence(err error, named string) error {
+	_, silent := errors.AsType[*pg.SilentError](err)
+	if c, perr := pgconn.ParseConfig(e.Settings.DatabaseURL); silent && perr == nil {
+		return fmt.Errorf("%w; check that the database %s at %s, %s, works, and that nothing between drops its answers", err, c.Database, pg.Server(c), named)
+	}
+	return nil
 }
 
 // explainRights adds to PostgreSQL's refusal the account that lacks rights, and the roles that have

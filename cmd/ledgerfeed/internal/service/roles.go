@@ -151,8 +151,8 @@ func (s *Service) prepare(ctx context.Context, before func() error) (err error) 
 	return pg.Within(ctx, startQuestions*s.pool.AnswerTimeout(), s.prepareRoles)
 }
 
-// startQuestions is for how many questions to the database that are hardly answered in time a start
-// goes on. It asks a dozen, and one that is answered after all is no reason to give up.
+// A start asks about a dozen questions. startQuestions limits all of them together to the time that so
+// many may take, so that one slow answer does not end the start.
 const startQuestions = 4
 
 // prepareRoles prepares what the roles run.
