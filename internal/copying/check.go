@@ -232,7 +232,13 @@ func (k *check) hashesInCopy(ctx context.Context, keys []cell) (map[string]strin
 		if t.at == 0 {
 			from += " AND " + removedAt + " IS NULL"
 		} else {
-			from += " ORDER BY " + quotedAll(t.keyColumns())
+			// A bare name would be that of the text that is selected, in PostgreSQL: the tenth row would
+			// come before the second.
+			var order []string
+			for _, name := range t.keyColumns() {
+				order = append(order, k.table(t.name)+"."+quoted(name))
+			}
+			from += " ORDER BY " + strings.Join(order, ", ")
 		}
 		if err := k.rowsOf(ctx, t, from, []any{k.batches}, func(cells []cell) { found.add(t, cells) }); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package copying
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ const (
 	batchBytes = 4 << 20
 	// brokenOffTries is how often a whole list is read that is broken off.
 	brokenOffTries = 5
+	pageTimeout    = 5 * time.Minute
+	wholeIdle      = 10 * time.Minute // in which the API is read
 	firstPause     = time.Second
 	longestPause   = time.Minute
 	// A process that copies once may meet one that keeps the copy, which then goes on from where the
@@ -45,6 +48,9 @@ type Config struct {
 	// KeepRemoved leaves rows in the copy that the API has removed, with the time in removed_at. Rows
 	// and fields that a key with fewer permissions does not see leave the copy nevertheless.
 	KeepRemoved bool
+	// PageTimeout bounds the time that it takes the copy to change by one page or batch; 0: 5 minutes.
+	// It ends the wait for a database that takes statements and answers none.
+	PageTimeout time.Duration
 	// Once ends the copier when there is nothing more.
 	Once bool
 
@@ -207,7 +213,7 @@ func (c *Copier) prepare(ctx context.Context) (readable lists, err error) {
 		return nil, err
 	}
 	c.pace = rate.NewLimiter(rate.Limit(now.perMinute)*0.9/60, max(1, now.perMinute/10))
-	err = c.cfg.Database.transaction(ctx, func(w *writer) error {
+	err = c.cfg.Database.transaction(ctx, c.idle(), func(w *writer) error {
 		if err := w.createState(ctx); err != nil {
 			return err
 		}
@@ -335,13 +341,21 @@ func lostPlace(err error) bool {
 // startAgain forgets the place of a list. The rows stay until the list was read again.
 func (c *Copier) startAgain(ctx context.Context, l *list, s *state, reason error) error {
 	c.sayAgain(ctx, l, reason.Error())
-	err := c.cfg.Database.transaction(ctx, func(w *writer) error {
+	ctx, cancel := c.soon(ctx)
+	defer cancel()
+	err := c.cfg.Database.transaction(ctx, c.idle(), func(w *writer) error {
 		return w.advance(ctx, l, step{from: s.cursor, position: s.position})
 	})
 	if err == nil {
 		s.cursor = ""
 	}
 	return err
+}
+
+func (c *Copier) putBatch(ctx context.Context, w *writer, b *batch, fresh, keep bool) error {
+	ctx, cancel := c.soon(ctx)
+	defer cancel()
+	return w.put(ctx, b, fresh, keep, c.now())
 }
 
 // copyWhole takes over what follows the place of a list.
@@ -358,7 +372,7 @@ func (c *Copier) copyWhole(ctx context.Context, l *list, s *state) error {
 	rows, removed := 0, 0
 	keep := c.cfg.KeepRemoved && s.sight == ""
 	next := step{from: s.cursor}
-	err := c.cfg.Database.transaction(ctx, func(w *writer) error {
+	err := c.cfg.Database.transaction(ctx, wholeIdle, func(w *writer) error {
 		fresh := s.cursor == ""
 		if fresh {
 			if err := w.empty(ctx, l, keep, c.now()); err != nil {
@@ -371,7 +385,7 @@ func (c *Copier) copyWhole(ctx context.Context, l *list, s *state) error {
 			if s.cursor == "" {
 				b.removed = nil // they are not there
 			}
-			if err := w.put(ctx, b, fresh, keep, c.now()); err != nil {
+			if err := c.putBatch(ctx, w, b, fresh, keep); err != nil {
 				return err
 			}
 			rows, removed = rows+b.rows, removed+len(b.removed)/len(l.root().key)
@@ -468,6 +482,16 @@ func (c *Copier) followPages(ctx context.Context, l *list, s *state) (behind boo
 	return false, nil
 }
 
+// soon bounds what changes the copy by a page or a batch.
+func (c *Copier) soon(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, cmp.Or(c.cfg.PageTimeout, pageTimeout))
+}
+
+// idle is how long the database waits for the next statement of such a change.
+func (c *Copier) idle() time.Duration {
+	return min(idleTimeout, cmp.Or(c.cfg.PageTimeout, pageTimeout))
+}
+
 // take takes a page over.
 func (c *Copier) take(ctx context.Context, l *list, s *state, page *client.Page[client.RawRow]) error {
 	b := newBatch(l)
@@ -483,7 +507,9 @@ func (c *Copier) take(ctx context.Context, l *list, s *state, page *client.Page[
 	if !page.More { // otherwise the copy shows no position as a whole
 		next.position, next.fresh = page.Position, c.now()
 	}
-	err := c.cfg.Database.transaction(ctx, func(w *writer) error {
+	ctx, cancel := c.soon(ctx)
+	defer cancel()
+	err := c.cfg.Database.transaction(ctx, c.idle(), func(w *writer) error {
 		if err := w.advance(ctx, l, next); err != nil {
 			return err
 		}

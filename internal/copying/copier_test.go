@@ -3,6 +3,7 @@ package copying_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,6 +113,22 @@ func TestTables(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestARowWithManyThings: the check reads what belongs to a row in its order, also beyond the ninth.
+func TestARowWithManyThings(t *testing.T) {
+	t.Parallel()
+	inBoth(t, func(t *testing.T, p *place) {
+		s := readapitest.New(t)
+		var contacts []string
+		for i := range 12 {
+			contacts = append(contacts, fmt.Sprintf(`{"first_name":"Contact %d"}`, i))
+		}
+		s.Grow(readapitest.Line(t, `"type":"client.recorded","data":{"client_id":"cl_many","name":"Many","contacts":[%s]}`, strings.Join(contacts, ",")))
+		_, key := s.Key(access.AllPermissions()...)
+		p.copy(t, s.Address, key)
+		p.equals(t, s.Address, key)
+	})
 }
 
 func (p *place) sameLists(t *testing.T, lists map[string]any) {
@@ -308,13 +325,16 @@ func TestACopyBesideAnother(t *testing.T) {
 		p.copy(t, s.Address, key)
 		kept, said := p.copier(t, s.Address, key, func(c *copying.Config) { c.Once = false })
 		defer running(t, kept)()
-		for i := 0; !strings.Contains(said.String(), "another process changes this copy"); i++ {
+		beside := 0
+		testkit.Eventually(t, func() error {
+			beside++
 			p.change(t, "UPDATE _ledgerfeed SET cursor = '' WHERE list = 'clients'") // as if another one were at another place
-			s.Grow(readapitest.Line(t, `"type":"client.recorded","data":{"client_id":"cl_beside_%d","name":"Beside"}`, i))
-			if i > 1000 {
-				t.Fatal("the copier has not noticed")
+			s.Grow(readapitest.Line(t, `"type":"client.recorded","data":{"client_id":"cl_beside_%d","name":"Beside"}`, beside))
+			if !strings.Contains(said.String(), "another process changes this copy") {
+				return errors.New("the copier has not noticed")
 			}
-		}
+			return nil
+		})
 		testkit.Eventually(t, func() error {
 			if strings.Count(said.String(), "list=clients") == 0 {
 				return errors.New("the list is not copied again")
@@ -322,6 +342,33 @@ func TestACopyBesideAnother(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// TestADatabaseThatGoesSilent: when the database of the copy has taken a statement and never answers
+// it, the copy goes on over another connection. Those that were idle meanwhile are silent, too.
+func TestADatabaseThatGoesSilent(t *testing.T) {
+	t.Parallel()
+	database := testkit.EmptyDatabase(t)
+	link, to := testkit.Link(t, database)
+	p := &place{to: to, schema: "billing", sql: testkit.Must(sql.Open("pgx", database+"&search_path=billing"))(t)}
+	t.Cleanup(func() { _ = p.sql.Close() })
+	s := readapitest.New(t)
+	s.Grow(readapitest.History(t, 3, 100)...)
+	_, key := s.Key(access.AllPermissions()...)
+	c, said := p.copier(t, s.Address, key, func(c *copying.Config) { c.Once, c.PageTimeout = false, 10*time.Second })
+	stop := running(t, c)
+	defer stop()
+	p.await(t, said, "copied", "credit_history")
+	holding := testkit.Must(p.sql.BeginTx(t.Context(), nil))(t)
+	testkit.Must(holding.ExecContext(t.Context(), "LOCK TABLE clients"))(t)
+	s.Grow(readapitest.Line(t, `"type":"client.recorded","data":{"client_id":"cl_silent","name":"Silent"}`))
+	p.awaitValue(t, "SELECT (count(*) > 0)::int FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()", "1")
+	link.Silence()
+	if err := holding.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitValue(t, "SELECT count(*) FROM clients WHERE id = 'cl_silent'", "1")
+	p.await(t, said, "the copy failed and goes on from its place", "deadline")
 }
 
 // TestAReplacedKey: when the key is refused, the copy goes on with the one that is in its place now.

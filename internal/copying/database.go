@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Database is where the copy is.
@@ -17,8 +18,9 @@ type Database struct {
 
 // dialect is what differs between the databases.
 type dialect interface {
-	// begin begins a transaction that changes the copy.
-	begin() string
+	// begin begins a transaction that changes the copy. The database ends it when it has waited for
+	// the copier for so long.
+	begin(idle time.Duration) string
 	// prepare are statements that come before the first table.
 	prepare() []string
 	// table is the name of a table in statements.
@@ -60,11 +62,16 @@ func Open(ctx context.Context, target, schema string) (*Database, error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	if err := d.pool.PingContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the copy: %w", err), d.Close())
 	}
 	return d, nil
 }
+
+// openTimeout is for several addresses, one after the other.
+const openTimeout = 2 * time.Minute
 
 // Close closes the database.
 func (d *Database) Close() error { return d.pool.Close() }
@@ -79,15 +86,23 @@ func (d *Database) connected(ctx context.Context, work func(*writer) error) (err
 	return work(&writer{Database: d, conn: conn})
 }
 
-// transaction runs work in one transaction.
-func (d *Database) transaction(ctx context.Context, work func(*writer) error) error {
+const (
+	rollbackTimeout = 5 * time.Second
+	// statementTimeout limits one statement. The longest ones remove all rows of a list.
+	statementTimeout = 30 * time.Minute
+)
+
+// transaction runs work in one transaction, in which the database may wait so long for the copier.
+func (d *Database) transaction(ctx context.Context, idle time.Duration, work func(*writer) error) error {
 	return d.connected(ctx, func(w *writer) error {
-		if err := w.exec(ctx, d.begin()); err != nil {
+		if err := w.exec(ctx, d.begin(idle)); err != nil {
 			return err
 		}
 		if err := work(w); err != nil {
-			// The transaction ends even if ctx has.
-			_, rollback := w.conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+			// The transaction ends even if ctx has, and without an answer the connection ends.
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+			defer cancel()
+			_, rollback := w.conn.ExecContext(ending, "ROLLBACK")
 			return errors.Join(err, rollback)
 		}
 		return w.exec(ctx, "COMMIT")
@@ -108,6 +123,8 @@ func (w *writer) exec(ctx context.Context, statement string, args ...any) error 
 
 // affect runs a statement and returns how many rows it changed.
 func (w *writer) affect(ctx context.Context, statement string, args ...any) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
 	result, err := w.conn.ExecContext(ctx, statement, args...)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", firstWords(statement), err)

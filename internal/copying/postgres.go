@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // postgres keeps the copy in a schema.
@@ -18,6 +23,13 @@ type postgres struct{ schema string }
 
 // DefaultSchema holds the copy in PostgreSQL.
 const DefaultSchema = "ledgerfeed"
+
+// idleTimeout is how long the server waits for a copier that has gone silent. Until it ends the
+// transaction, no other one can change that list.
+const idleTimeout = 30 * time.Second
+
+// pingTimeout bounds the question that a connection is asked before it is used again.
+const pingTimeout = 2 * time.Second
 
 // postgresConnections is how many lists can change at the same time.
 const postgresConnections = 4
@@ -32,15 +44,46 @@ func openPostgres(address, schema string) (*Database, error) {
 			cfg.RuntimeParams[name] = value
 		}
 	}
+	pg.NoticeSilence(&cfg.Config)
 	if schema == "" {
 		schema = DefaultSchema
 	}
-	pool := stdlib.OpenDB(*cfg)
+	pool := stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(set), stdlib.OptionResetSession(answers), stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return false }))
 	pool.SetMaxOpenConns(postgresConnections)
 	return &Database{pool: pool, dialect: postgres{schema}}, nil
 }
 
-func (postgres) begin() string { return "BEGIN" }
+// set makes the server notice that the copier has gone. It is told after the connection is there,
+// because a server or a pooler that does not know a setting can do without.
+func set(ctx context.Context, conn *pgx.Conn) error {
+	given := conn.Config().RuntimeParams
+	return pg.Within(ctx, conn.Config().ConnectTimeout, func(ctx context.Context) error {
+		for name, value := range pg.SilentSettings(idleTimeout) {
+			if given[name] != "" {
+				continue
+			}
+			_, err := conn.Exec(ctx, "SET "+name+" = "+pg.Literal(value))
+			if _, refused := errors.AsType[*pgconn.PgError](err); err != nil && !refused {
+				return err //nolint:wrapcheck // as of opening the connection
+			}
+		}
+		return nil
+	})
+}
+
+// answers asks a connection before it is used again. One that has gone silent is replaced.
+func answers(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if err := conn.Ping(ctx); err != nil {
+		return driver.ErrBadConn
+	}
+	return nil
+}
+
+func (postgres) begin(idle time.Duration) string {
+	return "BEGIN; SET LOCAL idle_in_transaction_session_timeout = " + pg.Literal(pg.Milliseconds(idle))
+}
 
 func (p postgres) prepare() []string {
 	return []string{"CREATE SCHEMA IF NOT EXISTS " + quoted(p.schema)}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	_ "modernc.org/sqlite" // the driver
 )
@@ -31,7 +32,7 @@ func openSQLite(file string) (*Database, error) {
 	return &Database{pool: pool, dialect: sqlite{}}, nil
 }
 
-func (sqlite) begin() string { return "BEGIN IMMEDIATE" }
+func (sqlite) begin(time.Duration) string { return "BEGIN IMMEDIATE" }
 
 func (sqlite) prepare() []string { return nil }
 
