@@ -380,6 +380,10 @@ func (c *consumer) handle(ctx context.Context, claim *Claim, ids []string, how c
 		if len(s.Entries) > 0 {
 			moved = append(moved, s.WorkspaceID)
 		}
+		if s.failures > 0 && s.End() >= s.failedTo {
+			c.cfg.Logger.InfoContext(ctx, "the entries that failed are handled, and the workspace goes on as usual",
+				"consumer", c.consumer, "workspace", s.WorkspaceID, "through", s.End(), "failures", s.failures)
+		}
 		switch {
 		case s.next != notAtAll:
 			next[s.WorkspaceID] = s.next

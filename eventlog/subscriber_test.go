@@ -264,6 +264,7 @@ func TestAnSQLErrorCostsOneAttempt(t *testing.T) {
 	if p := c.progress()[0]; p.Failures != 0 || p.Error != "" {
 		t.Fatalf("the failure is over but still recorded: %+v", p)
 	}
+	c.eventually("a line that it is over", func() bool { return contains(c.logged.String(), "the workspace goes on as usual") })
 	c.exactlyOnce()
 }
 

@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	lead     = "producer"
+	// Lead is what the keys begin with, before the brand.
+	Lead     = "producer"
 	idPrefix = "producer_"
 )
 
@@ -30,7 +31,7 @@ const (
 const MaxWorkspaces = 100
 
 // FormatOf returns the form of the keys of a brand: producer_, and the form of an API key.
-func FormatOf(name brand.Brand) access.Format { return access.NewFormat(name).Led(lead) }
+func FormatOf(name brand.Brand) access.Format { return access.NewFormat(name).Led(Lead) }
 
 // Key is a producer's key as requests see it. It must not be changed.
 type Key struct {

@@ -273,7 +273,7 @@ func checkLocks(ctx context.Context, x *examination) ([]Finding, error) {
 		}
 		list = append(list, Finding{
 			Level: Error, Text: text,
-			Do: fmt.Sprintf("if it is not a migration that is still at work, end it: SELECT pg_terminate_backend(%d)", pid),
+			Do: fmt.Sprintf("if it is not a migration, or a rename with very many rows, that is still at work, end it: SELECT pg_terminate_backend(%d)", pid),
 		})
 		return nil
 	})

@@ -30,7 +30,7 @@ type check struct {
 // ofTables are the checks that read tables of this program's version.
 func (c *check) ofTables() bool {
 	switch c.name {
-	case "keys", "API keys", "processes", "read models", "webhooks", "relays", "size", "old days", "free space", "restored log", "restored positions", "restored people", "restored access", "webhooks after the restore":
+	case "keys", "API keys", "producers", "processes", "read models", "webhooks", "relays", "size", "old days", "free space", "restored log", "restored positions", "restored people", "restored access", "webhooks after the restore":
 		return true
 	}
 	return false
@@ -63,6 +63,7 @@ func checks() []check {
 		{"free space", checkFreeSpace},
 		{"keys", checkKeys},
 		{"API keys", checkAPIKeys},
+		{"producers", checkProducers},
 		{"signing key", checkSigningKey},
 		{"processes", checkProcesses},
 		{"this machine", checkThisMachine},

@@ -166,6 +166,14 @@ func TestFindings(t *testing.T) {
 		p.finds("API keys", OK, "1 can be used")
 		add("other", "service_12345678", "NULL")
 		p.finds("API keys", Error, "1 of 2 is refused: it was made under another brand, such as service, than LEDGERFEED_BRAND, which is Blue-Door")
+		p.exec(`SELECT workspace_create('other', 'Other', now())`)
+		for _, workspace := range []string{"acme", "other"} {
+			p.exec(`INSERT INTO producer (workspace_id, producer_id, name, created_at) VALUES ($1, 'both', 'p', now())`, workspace)
+			p.exec(`INSERT INTO producer_secret (workspace_id, producer_id, hash, prefix, created_at) VALUES ($1, 'both', sha256('both'), 'producer_blue-door_12345678', now())`, workspace)
+		}
+		p.finds("producers", OK, "1 can be used")
+		p.exec(`UPDATE producer_secret SET prefix = 'producer_service_12345678'`)
+		p.finds("producers", Error, "1 of 1 is refused: it was made under another brand, such as service, than LEDGERFEED_BRAND, which is Blue-Door")
 	})
 	t.Run("read models", func(t *testing.T) {
 		t.Parallel()

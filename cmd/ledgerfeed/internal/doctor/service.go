@@ -20,6 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
@@ -303,29 +304,42 @@ func checkIngestsElsewhere(ctx context.Context, x *examination) ([]Finding, erro
 	}}, nil
 }
 
-// checkAPIKeys looks for keys that were made under another brand: a key begins with the
-// brand, so that all of them are refused once LEDGERFEED_BRAND is another one.
+// checkAPIKeys looks at the keys of readers.
 func checkAPIKeys(ctx context.Context, x *examination) ([]Finding, error) {
+	return checkBrand(ctx, x, "", "ledgerfeed key list", `
+		SELECT s.prefix FROM api_key k JOIN api_key_secret s USING (workspace_id, key_id)
+		 WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $1) AND NOT s.ended AND (s.ends_at IS NULL OR s.ends_at > $1)`)
+}
+
+// checkProducers looks at the keys of producers, which have a row in each of their workspaces.
+func checkProducers(ctx context.Context, x *examination) ([]Finding, error) {
+	return checkBrand(ctx, x, producer.Lead+"_", "ledgerfeed producer list", `
+		SELECT min(s.prefix) AS prefix FROM producer p JOIN producer_secret s USING (workspace_id, producer_id)
+		 WHERE p.revoked_at IS NULL AND (s.ends_at IS NULL OR s.ends_at > $1) GROUP BY s.hash`)
+}
+
+// checkBrand looks for keys that were made under another brand: a key begins with the brand, so that
+// all of them are refused once LEDGERFEED_BRAND is another one. lead is what is before the brand, list
+// the command that lists the keys, and prefixes a query for the prefixes of those in force.
+func checkBrand(ctx context.Context, x *examination, lead, list, prefixes string) ([]Finding, error) {
 	var (
 		live, refused int
 		brand         string // of some of the refused keys
 	)
-	// A prefix is the brand, an underscore and 8 characters.
+	// A prefix is lead, the brand, an underscore and 8 characters.
 	err := x.pool.QueryRow(ctx, `
 		SELECT count(*), count(*) FILTER (WHERE brand <> $2), coalesce(min(brand) FILTER (WHERE brand <> $2), '')
-		  FROM (SELECT left(s.prefix, -9) AS brand
-		          FROM api_key k JOIN api_key_secret s USING (workspace_id, key_id)
-		         WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $1) AND NOT s.ended AND (s.ends_at IS NULL OR s.ends_at > $1)) b`,
-		x.env.Clock(), x.env.Settings.Brand.KeyPrefix()).Scan(&live, &refused, &brand)
+		  FROM (SELECT left(prefix, -9) AS brand FROM (`+prefixes+`) p) b`,
+		x.env.Clock(), lead+x.env.Settings.Brand.KeyPrefix()).Scan(&live, &refused, &brand)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the API keys: %w", err)
+		return nil, fmt.Errorf("cannot read the keys: %w", err)
 	}
 	if refused == 0 {
 		return ok("%d can be used", live), nil
 	}
 	return []Finding{{
-		Level: Error, Text: fmt.Sprintf("%d of %d %s made under another brand, such as %s, than LEDGERFEED_BRAND, which is %s", refused, live, plural.Word(refused, "is refused: it was", "are refused: they were"), brand, x.env.Settings.Brand),
-		Do: "set LEDGERFEED_BRAND to what it was, or rotate or revoke these keys (ledgerfeed key list)",
+		Level: Error, Text: fmt.Sprintf("%d of %d %s made under another brand, such as %s, than LEDGERFEED_BRAND, which is %s", refused, live, plural.Word(refused, "is refused: it was", "are refused: they were"), strings.TrimPrefix(brand, lead), x.env.Settings.Brand),
+		Do: "set LEDGERFEED_BRAND to what it was, or rotate or revoke these keys (" + list + ")",
 	}}, nil
 }
 
