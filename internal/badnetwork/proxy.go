@@ -110,8 +110,8 @@ func (p *Proxy) Answers() int {
 	return p.answers
 }
 
-// Restore ends everything that Delay, Refuse, Partition and PartitionAt began. It resets silent connections, as
-// a host does with a connection that it does not know.
+// Restore ends everything that Delay, Refuse, Partition and PartitionAt began. It resets silent
+// connections, as a host does with a connection that it does not know.
 func (p *Proxy) Restore() {
 	p.mu.Lock()
 	p.latency, p.refusing, p.silent, p.silentAt = 0, false, false, 0

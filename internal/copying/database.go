@@ -3,6 +3,7 @@ package copying
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
@@ -82,7 +83,7 @@ func (d *Database) connected(ctx context.Context, work func(*writer) error) (err
 	if err != nil {
 		return fmt.Errorf("connect to the copy: %w", err)
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
+	defer func() { err = errors.Join(err, unlessGone(conn.Close())) }()
 	return work(&writer{Database: d, conn: conn})
 }
 
@@ -98,15 +99,28 @@ func (d *Database) transaction(ctx context.Context, idle time.Duration, work fun
 		if err := w.exec(ctx, d.begin(idle)); err != nil {
 			return err
 		}
-		if err := work(w); err != nil {
-			// The transaction ends even if ctx has, and without an answer the connection ends.
-			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
-			defer cancel()
-			_, rollback := w.conn.ExecContext(ending, "ROLLBACK")
-			return errors.Join(err, rollback)
+		err := work(w)
+		if err == nil {
+			err = w.exec(ctx, "COMMIT")
 		}
-		return w.exec(ctx, "COMMIT")
+		if err == nil {
+			return nil
+		}
+		// The transaction ends even if ctx has, and without an answer the connection ends.
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		_, rollback := w.conn.ExecContext(ending, "ROLLBACK")
+		return errors.Join(err, unlessGone(rollback))
 	})
+}
+
+// unlessGone is an error of ending what a connection had begun; nil if the connection is gone, and all
+// of it with it.
+func unlessGone(err error) error {
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		return nil
+	}
+	return err
 }
 
 // writer is a connection to the copy.
