@@ -20,9 +20,12 @@ func Benchmark(o *measure.Options) measure.Benchmark {
 	part := func(name string, run func(context.Context, *measure.Options) error) measure.Part {
 		return measure.Part{Name: name, Measure: func(ctx context.Context) error { return run(ctx, o) }}
 	}
+	hangingOver := func(speaks protocol) func(context.Context, *measure.Options) error {
+		return func(ctx context.Context, o *measure.Options) error { return benchHanging(ctx, o, speaks) }
+	}
 	return measure.Benchmark{
 		Name: "deliver", Short: "Webhooks", SetUp: measure.ServingHeap, Parts: []measure.Part{
-			part("backlog", benchBacklog), part("pace", benchLatency), part("hanging", benchHanging), part("reports", benchReports), part("locked", benchLocked),
+			part("backlog", benchBacklog), part("pace", benchLatency), part("hanging", hangingOver(http2)), part("hanging-http1", hangingOver(http1)), part("reports", benchReports), part("locked", benchLocked),
 			part("traced", benchTraced), part("trees", benchTrees),
 		},
 	}

@@ -40,11 +40,11 @@ type pageTimes struct{ longest, p99 float64 }
 
 // benchReplay measures verify and rebuild of two sizes.
 func benchReplay(ctx context.Context, o *measure.Options) error {
-	small, err := replaySize(ctx, o, o.Size(2_000, 200), false)
+	small, err := replaySize(ctx, o, o.Size(1_000, 100), false)
 	if err != nil {
 		return err
 	}
-	large, err := replaySize(ctx, o, o.Size(20_000, 2_000), true)
+	large, err := replaySize(ctx, o, o.Size(10_000, 1_000), true)
 	if err != nil {
 		return err
 	}
