@@ -69,7 +69,10 @@ type Copier struct {
 }
 
 // New makes a Copier.
-func New(cfg Config) *Copier { return &Copier{cfg: cfg, passed: map[string]bool{}} }
+func New(cfg Config) *Copier {
+	cfg.PageTimeout = cmp.Or(cfg.PageTimeout, pageTimeout)
+	return &Copier{cfg: cfg, passed: map[string]bool{}}
+}
 
 // newFieldError ends a round because rows have fields that the copy has no columns for.
 type newFieldError struct {
@@ -484,13 +487,11 @@ func (c *Copier) followPages(ctx context.Context, l *list, s *state) (behind boo
 
 // soon bounds what changes the copy by a page or a batch.
 func (c *Copier) soon(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, cmp.Or(c.cfg.PageTimeout, pageTimeout))
+	return context.WithTimeout(ctx, c.cfg.PageTimeout)
 }
 
 // idle is how long the database waits for the next statement of such a change.
-func (c *Copier) idle() time.Duration {
-	return min(idleTimeout, cmp.Or(c.cfg.PageTimeout, pageTimeout))
-}
+func (c *Copier) idle() time.Duration { return min(idleTimeout, c.cfg.PageTimeout) }
 
 // take takes a page over.
 func (c *Copier) take(ctx context.Context, l *list, s *state, page *client.Page[client.RawRow]) error {

@@ -41,15 +41,15 @@ func SilentSettings(idle time.Duration) map[string]string {
 	}
 }
 
-// SilentError says that a database, or what is in front of it, took questions and did not answer them
-// in time.
+// SilentError says that a database, or something in front of it, accepted what was sent and did not
+// answer in time.
 type SilentError struct {
 	After time.Duration
 	err   error
 }
 
 func (e *SilentError) Error() string {
-	return fmt.Sprintf("the database, or what is in front of it, took what was asked and did not answer within %v: %v", e.After, e.err)
+	return fmt.Sprintf("the database, or something in front of it, accepted what was sent and did not answer within %v: %v", e.After, e.err)
 }
 
 // Unwrap returns how the wait ended.

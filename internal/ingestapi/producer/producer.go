@@ -24,7 +24,7 @@ import (
 const (
 	// Lead is what the keys begin with, before the brand.
 	Lead     = "producer"
-	idPrefix = "producer_"
+	idPrefix = Lead + "_"
 )
 
 // MaxWorkspaces is how many workspaces a key may have.

@@ -196,8 +196,8 @@ func (e *Env) explainConnection(err error) error {
 	return cmp.Or(pg.ExplainConnection(err, setting, named), e.explainRights(err), e.explainSilence(err, named), err)
 }
 
-// explainSilence adds to an error of waiting in vain which database it was, and what to do; nil: err has
-// another cause.
+// explainSilence adds to a *pg.SilentError which database it was, and what to do; nil: err has another
+// cause.
 func (e *Env) explainSilence(err error, named string) error {
 	_, silent := errors.AsType[*pg.SilentError](err)
 	if c, perr := pgconn.ParseConfig(e.Settings.DatabaseURL); silent && perr == nil {
