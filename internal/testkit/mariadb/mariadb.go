@@ -46,7 +46,7 @@ func Start(t testing.TB) *Server {
 	s := &Server{t: t, dir: dir, Host: testkit.OwnHost(t), CA: filepath.Join(dir, "ca.pem")}
 	s.certify()
 	//nolint:gosec // a folder of this test
-	made, err := exec.CommandContext(t.Context(), "mariadb-install-db", "--no-defaults", s.user(), "--datadir="+s.data(), "--auth-root-authentication-method=normal", "--skip-test-db").CombinedOutput()
+	made, err := exec.CommandContext(t.Context(), "mariadb-install-db", "--no-defaults", s.user(), "--datadir="+s.data(), s.temporary(), "--auth-root-authentication-method=normal", "--skip-test-db").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, made)
 	}
@@ -62,6 +62,10 @@ func (s *Server) Socket() string { return filepath.Join(s.dir, "s") }
 
 // user makes it run as the user who runs the test, even as root.
 func (s *Server) user() string { return "--user=" + testkit.Must(user.Current())(s.t).Username }
+
+// temporary gives it a folder of its own for temporary tables: a MariaDB that starts removes those it finds
+// in that folder, also of another one that runs.
+func (s *Server) temporary() string { return "--tmpdir=" + s.dir }
 
 // certify makes a certificate that is its own authority.
 func (s *Server) certify() {
@@ -84,7 +88,7 @@ func (s *Server) key() string { return filepath.Join(s.dir, "key.pem") }
 func (s *Server) Run() {
 	s.t.Helper()
 	//nolint:gosec,noctx // a folder of this test; Kill ends it
-	s.process = exec.Command("mariadbd", "--no-defaults", s.user(), "--datadir="+s.data(), "--socket="+s.Socket(), "--bind-address="+s.Host, "--port=3306",
+	s.process = exec.Command("mariadbd", "--no-defaults", s.user(), "--datadir="+s.data(), s.temporary(), "--socket="+s.Socket(), "--bind-address="+s.Host, "--port=3306",
 		"--skip-name-resolve", "--ssl-cert="+s.CA, "--ssl-key="+s.key(), "--require-secure-transport", "--innodb-buffer-pool-size=32M", "--log-error="+filepath.Join(s.dir, "log"))
 	testkit.EndWithTest(s.process)
 	testkit.Must(0, s.process.Start())(s.t)
