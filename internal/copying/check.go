@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"hash"
 	"maps"
 	"slices"
 	"strconv"
@@ -37,6 +36,17 @@ type Checked struct {
 type Difference struct {
 	Row  string `json:"row"`
 	What string `json:"what"`
+	// Columns have other values in the copy. Those of a child table follow its name and a period; its
+	// name alone says that it has more or fewer rows.
+	Columns []string `json:"columns,omitempty"`
+}
+
+func (d Difference) String() string {
+	text := d.Row + " " + d.What
+	if len(d.Columns) > 0 {
+		text += " in " + strings.Join(d.Columns, ", ")
+	}
+	return text
 }
 
 // What differs.
@@ -46,7 +56,7 @@ const (
 	isDifferent = "differs"
 )
 
-// Check compares each row of the copy with the API's, by a hash over all its columns. It changes
+// Check compares each row of the copy with the API's, by hashes of its columns. It changes
 // nothing, so another process may keep the copy meanwhile. A row that changes during the check
 // differs only if the copy has it in a form that the API did not show since the check began.
 func (c *Copier) Check(ctx context.Context, each func(*Checked) error) error {
@@ -108,12 +118,17 @@ type check struct {
 	list    *list
 	found   *Checked
 	batches int
-	suspect map[string]versions // by the keys of their rows
+	suspect map[string]*versions // by the keys of their rows
 }
 
 // versions are the hashes of a row that the API has shown since the check began. An empty one
 // stands for a row that is not there.
-type versions map[string]bool
+type versions struct {
+	shown map[string]bool
+	last  string
+}
+
+func (v *versions) add(version string) { v.shown[version], v.last = true, version }
 
 // noted is a table with the keys of the API's rows. The copy's rows are read by them, and rows that
 // only the copy has are found.
@@ -134,7 +149,7 @@ func (k *check) keyNames(t *table) (columns []column, same string) {
 }
 
 func (c *Copier) checkList(ctx context.Context, w *writer, l *list) (*Checked, error) {
-	k := &check{writer: w, list: l, found: &Checked{List: l.name(), Differences: []Difference{}}, suspect: map[string]versions{}}
+	k := &check{writer: w, list: l, found: &Checked{List: l.name(), Differences: []Difference{}}, suspect: map[string]*versions{}}
 	if err := k.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -153,7 +168,7 @@ func (c *Copier) checkList(ctx context.Context, w *writer, l *list) (*Checked, e
 		if cursor, err = k.newVersions(ctx, c.source(l).Whole(cursor)); err != nil {
 			return nil, err
 		}
-		maps.DeleteFunc(k.suspect, func(row string, of versions) bool { return of[have[row]] })
+		maps.DeleteFunc(k.suspect, func(row string, of *versions) bool { return of.shown[have[row]] })
 		if len(k.suspect) == 0 || position >= k.found.Position || round == checkRounds {
 			k.report(have)
 			return k.found, nil
@@ -210,7 +225,7 @@ func (k *check) suspectRow(row, version string) {
 		k.found.More = true
 		return
 	}
-	k.suspect[row] = versions{version: true}
+	k.suspect[row] = &versions{shown: map[string]bool{version: true}, last: version}
 }
 
 // hashesInCopy returns the hashes of the copy's rows with these keys, and notes the keys.
@@ -253,6 +268,8 @@ func (k *check) rowsOf(ctx context.Context, t *table, from string, args []any, e
 	for _, c := range t.columns {
 		shown = append(shown, k.shown(c))
 	}
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
 	rows, err := k.conn.QueryContext(ctx, "SELECT "+strings.Join(shown, ", ")+" FROM "+from, args...) //nolint:gosec // of names alone, which are quoted
 	if err != nil {
 		return fmt.Errorf("read %s: %w", t.name, err)
@@ -302,12 +319,12 @@ func (k *check) newVersions(ctx context.Context, whole *client.Whole[client.RawR
 	err = inBatches(ctx, k.list, whole, func(b *batch) error {
 		for row, version := range b.hashes() {
 			if of := k.suspect[row]; of != nil {
-				of[version] = true
+				of.add(version)
 			}
 		}
 		for key := range slices.Chunk(b.removed, len(k.list.root().key)) {
 			if of := k.suspect[joinKey(key)]; of != nil {
-				of[""] = true
+				of.add("")
 			}
 		}
 		return nil
@@ -322,8 +339,10 @@ func (k *check) report(have map[string]string) {
 		switch {
 		case have[row] == "":
 			d.What = isMissing
-		case len(of) == 1 && of[""]:
+		case of.last == "":
 			d.What = isLeft
+		default:
+			d.Columns = k.list.differing(have[row], of.last)
 		}
 		k.found.Differences = append(k.found.Differences, d)
 	}
@@ -353,43 +372,86 @@ func keyOf(cells []cell, key []int) string {
 	return joinKey(parts)
 }
 
-// hashes are the hashes of rows of a list with what belongs to them, by key.
+// hashSize is the length in bytes of a column's hash.
+const hashSize = 8
+
+// hashes are the hashes of rows of a list with what belongs to them, by key: one for each column of
+// the list's tables, so that a difference can be named.
 type hashes struct {
 	list *list
-	rows map[string]hash.Hash
+	rows map[string][]byte
 }
 
-func newHashes(l *list) *hashes { return &hashes{l, map[string]hash.Hash{}} }
+func newHashes(l *list) *hashes { return &hashes{l, map[string][]byte{}} }
 
 // add adds a row of a table. A row of the list comes before what belongs to it.
 func (h *hashes) add(t *table, cells []cell) {
 	key := keyOf(cells, t.key[:len(h.list.root().key)])
-	row := h.rows[key]
-	if row == nil && t.at == 0 {
-		row = sha256.New()
-		h.rows[key] = row
+	if t.at == 0 {
+		h.rows[key] = make([]byte, h.list.hashOf(nil))
 	}
+	row := h.rows[key]
 	if row == nil {
 		return // the list has no such row
 	}
-	text := []byte{byte(t.at)}
+	row = row[h.list.hashOf(t):]
+	var text []byte
 	for i, c := range cells {
 		if t.columns[i].name == removedAt {
 			continue
 		}
+		hash := row[i*hashSize:][:hashSize]
+		text = append(text[:0], hash...) // of the rows of a child table that came before
 		text = binary.AppendVarint(text, int64(len(c)))
 		if c == nil {
 			text = append(text, 0xff) // is in no UTF-8
 		}
-		text = append(text, c...)
+		sum := sha256.Sum256(append(text, c...))
+		copy(hash, sum[:])
 	}
-	row.Write(text)
+}
+
+// hashOf is where the hashes of a table begin in those of a row, or, without a table, their end.
+func (l *list) hashOf(t *table) (at int) {
+	for _, one := range l.tables {
+		if one == t {
+			break
+		}
+		at += len(one.columns) * hashSize
+	}
+	return at
+}
+
+// differing names the columns whose hashes differ in two rows.
+func (l *list) differing(a, b string) (names []string) {
+	for _, t := range l.tables {
+		from := l.hashOf(t)
+		differs := func(column int) bool {
+			at := from + column*hashSize
+			return a[at:at+hashSize] != b[at:at+hashSize]
+		}
+		if t.at > 0 && differs(t.key[0]) {
+			names = append(names, t.name)
+			continue
+		}
+		for i, c := range t.columns {
+			if !differs(i) {
+				continue
+			}
+			name := c.name
+			if t.at > 0 {
+				name = t.name + "." + name
+			}
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (h *hashes) sums() map[string]string {
 	sums := make(map[string]string, len(h.rows))
 	for key, row := range h.rows {
-		sums[key] = string(row.Sum(nil))
+		sums[key] = string(row)
 	}
 	return sums
 }

@@ -73,7 +73,7 @@ func (p *place) check(t testing.TB, address, key string) (rows int, differences 
 	err := c.Check(t.Context(), func(found *copying.Checked) error {
 		rows += found.Rows
 		for _, d := range found.Differences {
-			differences = append(differences, fmt.Sprintf("%s %s %s", found.List, d.Row, d.What))
+			differences = append(differences, found.List+" "+d.String())
 		}
 		return nil
 	})

@@ -44,7 +44,8 @@ new fields.
 The table ` + "_ledgerfeed" + ` says for each list which position of the log the copy shows, and
 since when it is fresh.
 
-With --check, the command compares each row of the copy with the API and lists what differs.
+With --check, the command compares each row of the copy with the API and lists what differs,
+with the names of the columns.
 The exit status is 1 if anything does. Another process may keep the copy meanwhile.
 
 docs/guides/copy.md describes the tables and the views for reports.`,
@@ -104,7 +105,7 @@ func compare(ctx context.Context, env *cli.Env, copier *copying.Copier) error {
 			}
 			fmt.Fprintf(out, "%s: %s, %s\n", found.List, plural.Of(found.Rows, "row", "rows"), verdict)
 			for _, d := range found.Differences {
-				fmt.Fprintf(out, "  %s %s\n", cli.Printable(d.Row), d.What)
+				fmt.Fprintf(out, "  %s\n", cli.Printable(d.String()))
 			}
 			if found.More {
 				fmt.Fprintln(out, "  and more")
