@@ -108,25 +108,26 @@ func exec1(t *testing.T, url, sql string) {
 	}
 }
 
-// isLocked tells whether any process of a server, its owner included, is left. A child that
-// another test starts holds copies of this process's descriptors until it runs its own
-// program, so this waits until there is none.
-func isLocked(t *testing.T, dir string) bool {
+// wantStopped fails unless the server has stopped.
+func wantStopped(t *testing.T, dir string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(dir, clusterName, "postmaster.pid")); !os.IsNotExist(err) {
+		t.Errorf("the server has not stopped: postmaster.pid: %v", err)
+	}
+	awaitUnlocked(t, dir)
+}
+
+// awaitUnlocked waits until no process of a server, its owner included, is left. A program that
+// another test is starting may hold the lock for some milliseconds: Linux closes its copies of this
+// process's descriptors after Go has gone on, so syscall.ForkLock is not enough.
+func awaitUnlocked(t *testing.T, dir string) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, lockName))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	syscall.ForkLock.Lock()
-	defer syscall.ForkLock.Unlock()
-	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil
-}
-
-// awaitUnlocked waits until no process of a server is left.
-func awaitUnlocked(t *testing.T, dir string) {
-	t.Helper()
-	await(t, "the server's end", func() bool { return !isLocked(t, dir) })
+	await(t, "the server's end", func() bool { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil })
 }
 
 // serverLog is what PostgreSQL wrote.

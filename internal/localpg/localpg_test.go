@@ -1,8 +1,6 @@
 package localpg
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 )
 
@@ -15,12 +13,7 @@ func TestDataSurvivesAStop(t *testing.T) {
 	}
 	exec1(t, s.URL(), "create table kept as select 42 as v")
 	mustClose(t, s)
-	if isLocked(t, dir) {
-		t.Error("a process of the server is left after the last Close")
-	}
-	if _, err := os.Stat(filepath.Join(dir, clusterName, "postmaster.pid")); !os.IsNotExist(err) {
-		t.Errorf("postmaster.pid after a stop: %v", err)
-	}
+	wantStopped(t, dir)
 	select {
 	case <-s.Done():
 		t.Error("Done is closed although the server was asked to stop")

@@ -27,9 +27,7 @@ func TestTwoUsersOneServer(t *testing.T) {
 	mustClose(t, b)
 	query(t, a.URL(), "select 1")
 	mustClose(t, a)
-	if isLocked(t, dir) {
-		t.Error("the owner has closed, but the server runs")
-	}
+	wantStopped(t, dir)
 }
 
 // TestOwnerWaitsForOthers: the owner's end does not cut off a command in the
@@ -82,9 +80,7 @@ func TestOwnerWaitsForABoundedTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, owner)
-	if isLocked(t, dir) {
-		t.Error("the owner has closed, but the server runs")
-	}
+	wantStopped(t, dir)
 	if _, err = work.Exec(testContext(t), "select 1"); err == nil {
 		t.Fatal("the server still answers")
 	}
@@ -144,9 +140,7 @@ func TestUsersOfSeveralProcesses(t *testing.T) {
 					t.Errorf("Err = %v after a take-over", s.Err())
 				}
 			}
-			if isLocked(t, dir) {
-				t.Error("all have closed, but the server runs")
-			}
+			wantStopped(t, dir)
 		})
 	}
 }
@@ -217,9 +211,7 @@ func TestManyProcessesAtOnce(t *testing.T) {
 	for _, h := range helpers {
 		h.leave(t)
 	}
-	if isLocked(t, dir) {
-		t.Error("all have left, but the server runs")
-	}
+	wantStopped(t, dir)
 }
 
 // TestComingAndGoing has users join at the very moment in which the owner closes,
@@ -244,9 +236,7 @@ func TestComingAndGoing(t *testing.T) {
 		})
 	}
 	users.Wait()
-	if isLocked(t, dir) {
-		t.Error("all have left, but the server runs")
-	}
+	wantStopped(t, dir)
 }
 
 func TestCloseGivesUpWithItsContext(t *testing.T) {
