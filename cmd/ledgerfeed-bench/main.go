@@ -22,7 +22,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/consolebench"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/deliverbench"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/ingestbench"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/instancebench"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/logbench"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/readbench"
@@ -88,14 +87,13 @@ func (f *flags) command(out, errOut io.Writer) *cobra.Command {
 the same machine: a bare INSERT, a bare SELECT, a bare HTTP client.
 
 It measures on the PostgreSQL server at DATABASE_URL, in a database of its own
-that it drops at the end. Without DATABASE_URL it starts a PostgreSQL in --data-dir.
-LEDGERFEED_READ_DATABASE_URL names standbys of that server, for read --only standbys.`,
+that it drops at the end. Without DATABASE_URL it starts a PostgreSQL in --data-dir.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.PersistentFlags().BoolVar(&f.json, "json", false, "print one JSON object a figure")
 	root.PersistentFlags().StringVar(&f.dataDir, "data-dir", dataDir(), "directory of the PostgreSQL that is started without DATABASE_URL")
-	for _, b := range []measure.Benchmark{logbench.Benchmark(o), readbench.Benchmark(o), deliverbench.Benchmark(o), replaybench.Benchmark(o), instancebench.Benchmark(o), consolebench.Benchmark(o), relaybench.Benchmark(o), ingestbench.Benchmark(o), syncbench.Benchmark(o)} {
+	for _, b := range []measure.Benchmark{logbench.Benchmark(o), readbench.Benchmark(o), deliverbench.Benchmark(o), replaybench.Benchmark(o), consolebench.Benchmark(o), relaybench.Benchmark(o), ingestbench.Benchmark(o), syncbench.Benchmark(o)} {
 		root.AddCommand(f.benchmark(&b, o, out))
 	}
 	return root
@@ -153,7 +151,6 @@ func (f *flags) measure(ctx context.Context, b *measure.Benchmark, o *measure.Op
 	}
 	defer func() { err = errors.Join(err, stopProfile()) }()
 	o.ServerURL, o.Report, o.Scale = url, measure.NewReport(out, f.json), f.scale
-	o.ReadURL = os.Getenv("LEDGERFEED_READ_DATABASE_URL")
 	return errors.Join(b.Run(ctx, f.only), o.Report.Close())
 }
 

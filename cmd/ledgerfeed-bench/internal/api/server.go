@@ -23,7 +23,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
-	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
@@ -44,8 +43,6 @@ const NoCache = -1
 type Options struct {
 	CacheBytes int  // NoCache, or above 0
 	RequestLog bool // write every request to the request log, as serve does
-	Traces     *tracing.Traces
-	Copy       *readapi.Copy // nil: all is read from the primary
 
 	lists readapi.WholeLists // none without Serve
 }
@@ -53,12 +50,12 @@ type Options struct {
 // Serve serves the API until ctx ends, with everything that a request passes in
 // production: keys, limits, headers, a log line and metrics.
 func Serve(ctx context.Context, db *measure.Database, o Options) (*Server, error) {
-	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 12, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true, Tracer: o.Traces.Statements()})
+	pool, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 12, ReadBuffer: readapi.ReadBuffer, Settings: readapi.PoolSettings(), CancelStatements: true})
 	if err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, pool.Close)
-	lists, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 4, ReadBuffer: readapi.ReadBuffer, Settings: readapi.WholeListPoolSettings(time.Hour), CancelStatements: true, Tracer: o.Traces.Statements()})
+	lists, err := pg.Open(ctx, db.URL, pg.Options{MaxConns: 4, ReadBuffer: readapi.ReadBuffer, Settings: readapi.WholeListPoolSettings(time.Hour), CancelStatements: true})
 	if err != nil {
 		return nil, err
 	}
@@ -105,9 +102,9 @@ func ServeFrom(ctx context.Context, db *measure.Database, pool, feed pg.DB, o Op
 		requests, runs = store, append(runs, store.Run)
 	}
 	handler, err := readapi.New(readapi.Config{
-		Copy: o.Copy, Pool: pool, Feed: eventlog.NewFeed(feed), Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
+		Pool: pool, Feed: eventlog.NewFeed(feed), Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
 		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // making its lines is measured, too
-		Notifier: db.Notifier, Requests: requests, Metrics: prometheus.NewRegistry(), Tracer: o.Traces.Tracer(), CacheBytes: o.CacheBytes, WholeLists: o.lists,
+		Notifier: db.Notifier, Requests: requests, Metrics: prometheus.NewRegistry(), CacheBytes: o.CacheBytes, WholeLists: o.lists,
 		BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey, Signing: signing,
 	})
 	if err != nil {

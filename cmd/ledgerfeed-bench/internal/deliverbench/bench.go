@@ -21,7 +21,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
 // bench is a database with a dispatcher that can be started.
@@ -32,7 +31,6 @@ type bench struct {
 	keyring  *keyring.Keyring
 	counted  *statementCount // of the last start
 	appended int             // events so far; the next ids follow from it
-	traces   *tracing.Traces // of what is started; nil: none
 }
 
 // encryptionKey encrypts the webhooks' secrets.
@@ -74,9 +72,6 @@ func (b *bench) start(ctx context.Context) (stop func() error, err error) {
 	}
 	b.counted = &statementCount{}
 	cfg.MaxConns, cfg.ConnConfig.Tracer = 8, b.counted
-	if b.traces != nil {
-		cfg.ConnConfig.Tracer = b.traces.Statements()
-	}
 	for name, value := range dispatch.PoolSettings() {
 		cfg.ConnConfig.RuntimeParams[name] = value
 	}
@@ -86,7 +81,6 @@ func (b *bench) start(ctx context.Context) (stop func() error, err error) {
 	}
 	running, err := dispatch.New(dispatch.Config{
 		Pool: pool, Keyring: b.keyring, Notifier: b.Notifier, Clock: time.Now, Logger: measure.NoLogger(), Settings: b.settings, Bound: inFlight,
-		Tracer: b.traces.Tracer(),
 	})
 	if err != nil {
 		pool.Close()

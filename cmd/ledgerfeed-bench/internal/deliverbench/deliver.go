@@ -26,7 +26,6 @@ func Benchmark(o *measure.Options) measure.Benchmark {
 	return measure.Benchmark{
 		Name: "deliver", Short: "Webhooks", SetUp: measure.ServingHeap, Parts: []measure.Part{
 			part("backlog", benchBacklog), part("pace", benchLatency), part("hanging", hangingOver(http2)), part("hanging-http1", hangingOver(http1)), part("reports", benchReports), part("locked", benchLocked),
-			part("traced", benchTraced), part("trees", benchTrees),
 		},
 	}
 }

@@ -21,7 +21,6 @@ func Benchmark(o *measure.Options) measure.Benchmark {
 			{Name: "mass-1000000", Measure: func(ctx context.Context) error { return benchMass(ctx, o, 1_000_000) }, Long: true},
 			{Name: "rename", Measure: func(ctx context.Context) error { return benchRename(ctx, o) }},
 			{Name: "forget", Measure: func(ctx context.Context) error { return benchForget(ctx, o) }},
-			{Name: "traced", Measure: func(ctx context.Context) error { return benchTraced(ctx, o) }},
 			{Name: "trees", Measure: func(ctx context.Context) error { return benchTrees(ctx, o) }},
 			{Name: "held", Measure: func(ctx context.Context) error { return benchHeld(ctx, o) }},
 		},

@@ -78,7 +78,6 @@ func ServingHeap(ctx context.Context, work func(context.Context) error) error {
 // Options of a run.
 type Options struct {
 	ServerURL string // a database of the server to measure on; benchmarks make their own beside it
-	ReadURL   string // of standbys of that server, as in LEDGERFEED_READ_DATABASE_URL; empty: none
 	Report    *Report
 	Progress  io.Writer // what is being done
 	Scale     float64   // of the sizes that the targets are stated for; 1 is all of it

@@ -42,11 +42,6 @@ func databaseURL(address, database string) (string, error) {
 	return u.String(), nil
 }
 
-// At is the address of the benchmark's database on another server, such as a standby.
-func (db *Database) At(server string) (string, error) {
-	return databaseURL(server, db.Pool.Config().ConnConfig.Database)
-}
-
 // dropTimeout bounds the removal of the database at the end.
 const dropTimeout = time.Minute
 

@@ -24,38 +24,30 @@ const (
 
 // visible measures the time from the moment when an append is acknowledged until
 // /v1/events has the event, with the projector running.
-func visible(ctx context.Context, r *reader) error {
-	return r.projecting(ctx, func(followers []*follower) error {
-		r.Say("appending %d events a second to %d workspaces", visiblePerSecond, visibleWorkspaces)
-		times, err := r.visibleTimes(ctx, followers, 0, r.Duration(visibleTime))
-		if err != nil {
-			return err
-		}
-		r.Report.Add(measure.Figure{Name: "append → in /v1/events, 500/s over 500 workspaces, p50", Value: measure.Quantile(times, 0.5), Unit: "ms"}.Below(15))
-		r.Report.Add(measure.Figure{Name: "    p99", Value: measure.Quantile(times, 0.99), Unit: "ms"}.Below(80))
-		return nil
-	})
-}
-
-// projecting runs the projector while do measures with its followers.
-func (r *reader) projecting(ctx context.Context, do func([]*follower) error) error {
+func (r *reader) visible(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended, err := workload.StartProjector(ctx, r.Database)
 	if err != nil {
 		return err
 	}
-	followers, err := r.followers(ctx)
-	if err == nil {
-		err = do(followers)
-	}
+	times, err := r.visibleTimes(ctx)
 	stop()
-	return errors.Join(err, <-ended)
+	if err = errors.Join(err, <-ended); err != nil {
+		return err
+	}
+	r.Report.Add(measure.Figure{Name: "append → in /v1/events, 500/s over 500 workspaces, p50", Value: measure.Quantile(times, 0.5), Unit: "ms"}.Below(15))
+	r.Report.Add(measure.Figure{Name: "    p99", Value: measure.Quantile(times, 0.99), Unit: "ms"}.Below(80))
+	return nil
 }
 
-// visibleTimes is how long each of the appends of a while took to be seen; round tells its
-// events from the events of other rounds.
-func (r *reader) visibleTimes(ctx context.Context, followers []*follower, round int, while time.Duration) ([]time.Duration, error) {
+// visibleTimes is how long each append took to be seen.
+func (r *reader) visibleTimes(ctx context.Context) ([]time.Duration, error) {
+	followers, err := r.followers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.Say("appending %d events a second to %d workspaces", visiblePerSecond, visibleWorkspaces)
 	var (
 		group  sync.WaitGroup
 		mu     sync.Mutex
@@ -64,10 +56,10 @@ func (r *reader) visibleTimes(ctx context.Context, followers []*follower, round 
 	)
 	tick := time.NewTicker(time.Second / visiblePerSecond)
 	defer tick.Stop()
-	for i := range int(while.Seconds() * visiblePerSecond) {
+	for i := range int(r.Duration(visibleTime).Seconds() * visiblePerSecond) {
 		<-tick.C
 		group.Go(func() {
-			took, err := r.appendAndSee(ctx, followers[i%visibleWorkspaces], fmt.Sprintf("evt_%d_%07d", round, i))
+			took, err := r.appendAndSee(ctx, followers[i%visibleWorkspaces], fmt.Sprintf("evt_%07d", i))
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
