@@ -176,6 +176,10 @@ func (l *lookups) finds() {
 		_, err := log.EntryAt(ctx, busy, middle)
 		return err
 	})
+	l.reads("AppendedSince", 20, func(ctx context.Context) error {
+		_, err := log.AppendedSince(ctx, busy, noon)
+		return err
+	})
 	l.reads("Read", 10, func(ctx context.Context) error {
 		_, err := log.Read(ctx, busy, middle, 10)
 		return err

@@ -125,6 +125,33 @@ func (l *Log) Walk(ctx context.Context, workspaceID string, after int64, do func
 	}
 }
 
+// AppendedSince returns the first position of a workspace that was appended at a time or later; one past
+// the newest position if there is none, and 1 in a workspace that does not exist. It may be off by entries that were appended at nearly the same
+// time, because a transaction's time is that of its begin.
+func (l *Log) AppendedSince(ctx context.Context, workspaceID string, since time.Time) (int64, error) {
+	head, err := l.Head(ctx, workspaceID)
+	if _, unknown := errors.AsType[*domain.UnknownWorkspaceError](err); err != nil && !unknown {
+		return 0, err
+	}
+	first, end := int64(1), head.Position+1 // the answer is one of them or lies between
+	for first < end {
+		middle := first + (end-first)/2
+		var at time.Time
+		err := QueryRowInOrder(ctx, l.pool, []any{&at}, `
+			SELECT coalesce(appended_at, created_at) FROM event_log
+			 WHERE workspace_id = $1 AND position BETWEEN $2 AND $2 ORDER BY position LIMIT 1`, workspaceID, middle)
+		if err != nil {
+			return 0, fmt.Errorf("read when an entry of %s was appended: %w", workspaceID, err)
+		}
+		if at.Before(since) {
+			first = middle + 1
+		} else {
+			end = middle
+		}
+	}
+	return first, nil
+}
+
 // EntryAt returns the entry at a position; nil if there is none.
 func (l *Log) EntryAt(ctx context.Context, workspaceID string, position int64) (*domain.Entry, error) {
 	entries, err := l.Read(ctx, workspaceID, position-1, 1)

@@ -264,3 +264,28 @@ func TestChainsAt(t *testing.T) {
 		t.Errorf("of none: %x, error %v", chains, err)
 	}
 }
+
+func TestAppendedSince(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, d := range many(t, "w", 7) { // each in a transaction of its own
+		b.append(t, d)
+	}
+	since := func(at time.Time) int64 {
+		t.Helper()
+		return testkit.Must(b.log.AppendedSince(t.Context(), "w", at))(t)
+	}
+	for position := int64(1); position <= 7; position++ {
+		var at time.Time
+		testkit.Must(0, b.pool.QueryRow(t.Context(), `SELECT appended_at FROM event_log WHERE workspace_id = 'w' AND position = $1`, position).Scan(&at))(t)
+		if at, after := since(at), since(at.Add(time.Microsecond)); at != position || after != position+1 {
+			t.Errorf("the entry at %d: %d and then %d", position, at, after)
+		}
+	}
+	if first := since(time.Unix(0, 0)); first != 1 {
+		t.Errorf("since ever: %d", first)
+	}
+	if none := testkit.Must(b.log.AppendedSince(t.Context(), "nobody", time.Unix(0, 0)))(t); none != 1 {
+		t.Errorf("no workspace: %d", none)
+	}
+}

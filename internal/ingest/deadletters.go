@@ -149,17 +149,26 @@ func Pages(ctx context.Context, of DeadLetters, through LetterID, do func([]Lett
 // Retried is what became of letters that were appended anew.
 type Retried struct {
 	Appended, Skipped int
-	Kept              []Letter // which the log still refuses, or which leave something out
+	Kept              []Letter // which the log still refuses, which leave something out, or which are outdated
 }
 
 // Retry appends the messages of letters as if the source had just brought them. It deletes the letters
 // whose entries are in the log then. The others stay, with their new reasons. It can be repeated after
 // an error or a crash: the log skips entries that it has. It is not for an Ingest that runs.
-func (i *Ingest) Retry(ctx context.Context, letters []Letter) (r Retried, err error) {
+//
+// A letter whose object has a newer entry stays too, unless force: appended now, it could put old values
+// over new ones.
+func (i *Ingest) Retry(ctx context.Context, letters []Letter, force bool) (r Retried, err error) {
+	var outdated map[LetterID]string
+	if !force {
+		if outdated, err = i.appender.outdated(ctx, letters); err != nil {
+			return r, err
+		}
+	}
 	var b Batch
 	for k := range letters {
-		if letters[k].Cut == "" {
-			b.Messages = append(b.Messages, letters[k].Message)
+		if l := &letters[k]; l.Cut == "" && outdated[l.ID] == "" {
+			b.Messages = append(b.Messages, l.Message)
 		}
 	}
 	done, err := i.appender.append(ctx, &b)
@@ -175,6 +184,11 @@ func (i *Ingest) Retry(ctx context.Context, letters []Letter) (r Retried, err er
 		changed []Letter
 	)
 	for _, l := range letters {
+		if reason := outdated[l.ID]; reason != "" {
+			l.Reason = reason
+			r.Kept = append(r.Kept, l)
+			continue
+		}
 		reason, again := refused[l.Message.Message]
 		if !again && l.Cut == "" {
 			gone = append(gone, l.ID)
@@ -190,6 +204,81 @@ func (i *Ingest) Retry(ctx context.Context, letters []Letter) (r Retried, err er
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
 	return r, i.source.Settle(finish, gone, changed)
+}
+
+// sameTime is how much earlier than a letter an entry may have been appended that came after its message:
+// of what is read together, the entries are appended first.
+const sameTime = time.Minute
+
+// about is the object of an entry.
+type about struct{ object, id string }
+
+func aboutOf(e *domain.Entry) about {
+	object, id := e.Object()
+	return about{object, id}
+}
+
+// outdated finds the letters whose objects have newer entries in the log, and says what that means.
+func (a *appender) outdated(ctx context.Context, letters []Letter) (map[LetterID]string, error) {
+	type candidate struct {
+		*Letter
+
+		of    about
+		entry string
+	}
+	byOwner := map[string][]candidate{}
+	for k := range letters {
+		it, err := a.readItem(k, &letters[k].Message)
+		if err != nil || it.place != nil {
+			continue // the log refuses it, or has a place for it
+		}
+		e := it.draft.Entry()
+		byOwner[e.WorkspaceID] = append(byOwner[e.WorkspaceID], candidate{&letters[k], aboutOf(&e), e.ID})
+	}
+	outdated := map[LetterID]string{}
+	for workspaceID, list := range byOwner {
+		newest := map[about]int64{} // positions
+		oldest := list[0].At
+		for _, c := range list {
+			newest[c.of] = 0
+			if c.At.Before(oldest) {
+				oldest = c.At
+			}
+		}
+		from, err := a.log.AppendedSince(ctx, workspaceID, oldest.Add(-sameTime))
+		if err != nil {
+			return nil, err
+		}
+		err = a.log.Walk(ctx, workspaceID, from-1, func(e *domain.Entry) error {
+			if of := aboutOf(e); of.id != "" {
+				if _, wanted := newest[of]; wanted {
+					newest[of] = e.Position
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range list {
+			position := newest[c.of]
+			if position == 0 {
+				continue
+			}
+			from, err := a.log.AppendedSince(ctx, workspaceID, c.At.Add(-sameTime))
+			if err != nil {
+				return nil, err
+			}
+			known, err := a.log.PositionOf(ctx, workspaceID, c.entry)
+			if err != nil {
+				return nil, err
+			}
+			if position >= from && known == 0 {
+				outdated[c.ID] = fmt.Sprintf("%s %s has a newer entry, at position %d: appended now, this one could put old values over new ones; drop it, or retry it with --force", c.of.object, c.of.id, position)
+			}
+		}
+	}
+	return outdated, nil
 }
 
 // Name is of DeadLetters.

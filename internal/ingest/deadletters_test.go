@@ -26,7 +26,7 @@ func (n *installation) retry(source ingest.Source) (r ingest.Retried, err error)
 		return r, nil
 	}
 	err = ingest.Pages(n.t.Context(), source, newest.ID, func(page []ingest.Letter) error {
-		one, err := i.Retry(n.t.Context(), page)
+		one, err := i.Retry(n.t.Context(), page, n.force)
 		r.Appended, r.Skipped, r.Kept = r.Appended+one.Appended, r.Skipped+one.Skipped, append(r.Kept, one.Kept...)
 		return err
 	})
@@ -115,6 +115,37 @@ func TestDeadLettersOfAnOutbox(t *testing.T) {
 	}
 	testkit.Must(0, source.Settle(t.Context(), []ingest.LetterID{left[0].ID, left[1].ID, left[2].ID}, nil))(t)
 	lettersAre(t, source)
+}
+
+// TestOutdatedLetters: a letter whose object has a newer entry is not appended over it, unless that is
+// forced. A letter whose entry the log has by now is gone.
+func TestOutdatedLetters(t *testing.T) {
+	t.Parallel()
+	n, p := install(t), newProducer(t)
+	n.refuses = true
+	source := p.source()
+	t.Cleanup(source.Close)
+	client := func(workspaceID, id, object, name string) string {
+		return fmt.Sprintf(`{"workspace_id":%q,"id":%q,"type":"client.recorded","data":{"client_id":%q,"name":%q}}`, workspaceID, id, object, name)
+	}
+	p.publish(true, msg("m1", client("shop", "old", "cl_1", "Old")), msg("m2", client("shop", "other", "cl_2", "Other")), msg("m3", client("shop", "again", "cl_3", "Again")))
+	_, stop := n.start(p.source(), nil)
+	bury(t, source, 3)
+	testkit.Must(n.pool.Exec(t.Context(), `SELECT workspace_create('shop', 'Shop', now())`))(t)
+	p.publish(true, msg("m4", client("shop", "new", "cl_1", "New")), msg("m5", client("shop", "again", "cl_3", "Again")), msg("m6", client("shop", "newer", "cl_3", "Newer")))
+	n.eventuallyHolds("shop", []string{"new", "again", "newer"})
+	stop()
+	r := testkit.Must(n.retry(source))(t)
+	if r.Appended != 1 || r.Skipped != 1 || len(r.Kept) != 1 || !strings.HasPrefix(r.Kept[0].Reason, "client cl_1 has a newer entry, at position 1: ") {
+		t.Errorf("%+v", r)
+	}
+	n.eventuallyHolds("shop", []string{"new", "again", "newer", "other"})
+	lettersAre(t, source, [2]string{"m1", "there is no workspace shop"})
+	n.force = true
+	if r := testkit.Must(n.retry(source))(t); r.Appended != 1 || len(r.Kept) != 0 {
+		t.Errorf("forced: %+v", r)
+	}
+	n.eventuallyHolds("shop", []string{"new", "again", "newer", "other", "old"})
 }
 
 // forgetful is a source whose process ends before it settles letters.

@@ -71,6 +71,7 @@ type installation struct {
 	metrics *prometheus.Registry
 	rules   ingest.Rules // of its sources
 	refuses bool         // workspaces that do not exist
+	force   bool         // retry outdated letters
 }
 
 func install(t *testing.T) *installation {

@@ -286,7 +286,7 @@ func checkDeadLetters(ctx context.Context, x *examination) ([]Finding, error) {
 	case d.Count > 0:
 		return []Finding{{
 			Level: Error, Text: fmt.Sprintf("%s; the newest, of %s: %s", d.Counted(), domain.FormatTime(d.Newest), d.Reason),
-			Do: "ledgerfeed ingest dead list shows them; remove the cause, and run ledgerfeed ingest dead retry --all, or ingest dead drop for what nobody needs",
+			Do: "ledgerfeed ingest dead list shows them; remove the cause, and run ledgerfeed ingest dead retry --all, which keeps messages about objects that have newer entries; ingest dead drop deletes what nobody needs",
 		}}, nil
 	}
 	return ok("%s has none", d.Source), nil

@@ -241,7 +241,7 @@ type retriedView struct {
 const mostNamed = 20
 
 func deadRetryCommand(env *operate.Env) *cobra.Command {
-	var all bool
+	var all, force bool
 	c := &cobra.Command{
 		Use:   "retry ID… | --all",
 		Short: "Append dead letters anew",
@@ -249,23 +249,27 @@ func deadRetryCommand(env *operate.Env) *cobra.Command {
 appended message is no dead letter any more. If the log still refuses a message, its dead
 letter stays, with the new reason, and the exit status is 1.
 
+The entries are appended at the end of the log. If an invoice, client or other object has
+had an entry since, an old message about it could put old values over new ones. So its dead
+letter stays, too, unless you give --force.
+
 You can interrupt the command and run it again: nothing is appended twice. The command
-needs LEDGERFEED_CREATE_WORKSPACES as the process that ingests has it. The entries are
-appended at the end of the log.`,
+needs LEDGERFEED_CREATE_WORKSPACES as the process that ingests has it.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: env.RunReading(func(ctx context.Context, ids []string) error {
 			if err := checkWhichLetters(ids, all); err != nil {
 				return err
 			}
-			return env.WithDeps(ctx, func(d *operate.Deps) error { return retryDeadLetters(ctx, env, d, ids) })
+			return env.WithDeps(ctx, func(d *operate.Deps) error { return retryDeadLetters(ctx, env, d, ids, force) })
 		}),
 	}
 	c.Flags().BoolVar(&all, "all", false, "all dead letters that there are now")
+	c.Flags().BoolVar(&force, "force", false, "also those whose objects have newer entries")
 	return c
 }
 
 // retryDeadLetters retries the letters with some ids; none: all.
-func retryDeadLetters(ctx context.Context, env *operate.Env, d *operate.Deps, ids []string) error {
+func retryDeadLetters(ctx context.Context, env *operate.Env, d *operate.Deps, ids []string, force bool) error {
 	source, rules, err := service.OpenSource(ctx, env, d.Pool)
 	if err != nil {
 		return err
@@ -277,7 +281,7 @@ func retryDeadLetters(ctx context.Context, env *operate.Env, d *operate.Deps, id
 	}
 	v := retriedView{Letters: []deadLetterView{}}
 	retry := func(page []ingest.Letter) error {
-		r, err := i.Retry(ctx, page)
+		r, err := i.Retry(ctx, page, force)
 		v.Appended, v.Skipped, v.Kept = v.Appended+r.Appended, v.Skipped+r.Skipped, v.Kept+len(r.Kept)
 		first := r.Kept[:min(len(r.Kept), mostNamed-len(v.Letters))]
 		v.Letters = append(v.Letters, viewDeadLetters(source, first).Letters...)
