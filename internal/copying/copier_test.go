@@ -616,8 +616,28 @@ func TestViews(t *testing.T) {
 		if bad := p.value(t, "SELECT count(*) FROM revenue_by_month WHERE month NOT LIKE '20__-__'"); bad != "0" {
 			t.Errorf("%s months are none", bad)
 		}
+		leftToPay(t, p)
 		ages(t, p)
 	})
+}
+
+// leftToPay: what was paid in part, and credited, is taken off.
+func leftToPay(t *testing.T, p *place) {
+	t.Helper()
+	id := p.value(t, "SELECT min(id) FROM unpaid_invoices")
+	p.change(t, "UPDATE invoices SET net_due = '100.00' WHERE id = '"+id+"'")
+	p.change(t, "DELETE FROM payments WHERE invoice_id = '"+id+"'")
+	show := func() string {
+		return p.value(t, "SELECT paid || ' ' || credited || ' ' || left_to_pay FROM unpaid_invoices WHERE id = '"+id+"'")
+	}
+	if got := show(); got != "0.00 0.00 100.00" {
+		t.Errorf("unpaid: %s", got)
+	}
+	p.change(t, "UPDATE payments SET amount = '30.10', direction = 'received_from_client', invoice_id = '"+id+"' WHERE id IN (SELECT id FROM payments ORDER BY id LIMIT 2)")
+	p.change(t, "UPDATE invoices SET type = 'credit_note', gross_amount = '45.00', credit_note_source_invoice_id = '"+id+"' WHERE id = (SELECT max(id) FROM invoices)")
+	if got := show(); got != "60.20 45.00 -5.20" {
+		t.Errorf("paid in part and credited: %s", got)
+	}
 }
 
 // ages checks how old unpaid invoices are. Days are those of UTC: both ends of a day count alike,
