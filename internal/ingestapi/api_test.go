@@ -1,6 +1,7 @@
 package ingestapi
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -37,6 +38,21 @@ func zstandard(t testing.TB, body string) io.Reader {
 	t.Helper()
 	z := testkit.Must(zstd.NewWriter(nil))(t)
 	return bytes.NewReader(z.EncodeAll([]byte(body), nil))
+}
+
+// TestARefusedConnection: it is answered as the description says, before any request was read.
+func TestARefusedConnection(t *testing.T) {
+	t.Parallel()
+	answer := testkit.Must(http.ReadResponse(bufio.NewReader(bytes.NewReader(RefuseConnection("192.0.2.1:1"))), nil))(t)
+	defer answer.Body.Close()
+	var p struct {
+		Code      string `json:"code"`
+		RequestID string `json:"request_id"`
+	}
+	testkit.Must(0, json.NewDecoder(answer.Body).Decode(&p))(t)
+	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Content-Type") != "application/problem+json" || answer.Header.Get("Retry-After") != "10" || p.Code != codeUnavailable || p.RequestID == "" {
+		t.Errorf("%d, %v, %+v", answer.StatusCode, answer.Header, p)
+	}
 }
 
 // TestRequests: what each request is answered with, and what it leaves in the log.

@@ -46,7 +46,7 @@ func meanings() []meaning {
 		{codeNotFound, http.StatusNotFound, "There is nothing at this path. Entries go to /entries."},
 		{codeMethodNotAllowed, http.StatusMethodNotAllowed, "The path has other methods, which Allow lists."},
 		{codeTooSlow, http.StatusRequestTimeout, "The body did not come in time. Send the same request again."},
-		{codeRefusedEntries, http.StatusConflict, "The log refuses entries: it holds an id with other content, or created_at is before the newest entry or ahead of now. errors names the lines. Sending the same request again does not help."},
+		{codeRefusedEntries, http.StatusConflict, "The log refuses entries: it holds an id with other content, or created_at is before the newest entry or ahead of now. errors names the lines. Leave created_at out unless the entry is history from elsewhere: producers that send the time of now overtake each other. Sending the same request again does not help."},
 		{codeTooLarge, http.StatusRequestEntityTooLarge, "The body is too large, or has too many entries. Send several requests."},
 		{codeUnsupportedEncoding, http.StatusUnsupportedMediaType, "Content-Encoding is not gzip, zstd or identity."},
 		{codeBusy, http.StatusTooManyRequests, "This key, its workspace or all producers together have as much under way as they may. Send the same request again after the seconds in Retry-After."},
@@ -158,6 +158,17 @@ func busy(text string) *problem {
 	return &problem{Status: http.StatusTooManyRequests, Code: codeBusy, RetryAfter: 1, Detail: text + " Nothing was appended: send the same request again after the seconds in Retry-After."}
 }
 
+// RefuseConnection is the whole answer to a connection for which the listener has no place.
+func RefuseConnection(string) []byte {
+	p := &problem{
+		Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: 10,
+		Detail: "There are as many connections as this address of the service, or one caller, may have. Nothing was appended: send the same request again after the seconds in Retry-After, and keep fewer connections.",
+	}
+	body, _ := json.Marshal(p.document(newRequestID())) // of texts and numbers alone
+	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nRetry-After: %d\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
+		p.Status, http.StatusText(p.Status), p.RetryAfter, len(body), body)
+}
+
 // write answers with the problem document.
 func (p *problem) write(w http.ResponseWriter, requestID string) error {
 	h := w.Header()
@@ -174,7 +185,12 @@ func (p *problem) write(w http.ResponseWriter, requestID string) error {
 	if p.close {
 		h.Set("Connection", "close")
 	}
-	return writeJSON(w, p.Status, struct {
+	return writeJSON(w, p.Status, p.document(requestID))
+}
+
+// document is the problem as it is answered.
+func (p *problem) document(requestID string) any {
+	return struct {
 		Type      string  `json:"type"`
 		Title     string  `json:"title"`
 		Status    int     `json:"status"`
@@ -183,7 +199,7 @@ func (p *problem) write(w http.ResponseWriter, requestID string) error {
 		RequestID string  `json:"request_id"`
 		MovedTo   string  `json:"moved_to,omitempty"`
 		Errors    []fault `json:"errors,omitempty"`
-	}{errorsPath + strconv.Itoa(p.Status), title(p.Status), p.Status, p.Code, p.Detail, requestID, p.MovedTo, p.Errors})
+	}{errorsPath + strconv.Itoa(p.Status), title(p.Status), p.Status, p.Code, p.Detail, requestID, p.MovedTo, p.Errors}
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) error {

@@ -25,6 +25,7 @@ import (
 // The most connections of the listeners beside the API's, which is a setting.
 const (
 	maxConsoleConnections = 512
+	maxIngestConnections  = 512
 	maxAdminConnections   = 64
 )
 
@@ -45,9 +46,11 @@ func connectionsOf(name string, descriptors, maxAPI int) int {
 	half := descriptors / 2
 	switch name {
 	case RoleAPI:
-		return max(1, min(maxAPI, half/4*3))
+		return max(1, min(maxAPI, half/16*9))
 	case RoleConsole:
 		return max(1, min(maxConsoleConnections, half/16*3))
+	case RoleIngestAPI:
+		return max(1, min(maxIngestConnections, half/16*3))
 	default:
 		return max(1, min(maxAdminConnections, half/16))
 	}

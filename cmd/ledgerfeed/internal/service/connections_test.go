@@ -13,13 +13,16 @@ func TestConnectionsLeaveDescriptors(t *testing.T) {
 	const maxAPI = 4096
 	for _, descriptors := range []int{64, 256, 1024, 4096, 1 << 20, math.MaxInt} {
 		sum := 0
-		for _, name := range []string{RoleAPI, RoleConsole, AdminListener} {
+		for _, name := range []string{RoleAPI, RoleConsole, RoleIngestAPI, AdminListener} {
 			n := connectionsOf(name, descriptors, maxAPI)
 			if n < 1 || n > maxAPI {
 				t.Errorf("of %d descriptors the %s gets %d connections", descriptors, name, n)
 			}
 			if name == RoleAPI && descriptors >= 1<<20 && n != maxAPI {
 				t.Errorf("of %d descriptors the API gets %d connections", descriptors, n)
+			}
+			if name == RoleIngestAPI && descriptors >= 1<<20 && n < 500 {
+				t.Errorf("of %d descriptors producers get %d connections", descriptors, n)
 			}
 			sum += n
 		}

@@ -39,7 +39,7 @@ func prepareIngestAPI(ctx context.Context, s *Service) error {
 	}
 	s.probes.add(RoleIngestAPI, api.Probe)
 	listener, err := s.bind(ctx, binding{
-		name: RoleIngestAPI, setting: "LEDGERFEED_INGEST_LISTEN", address: set.IngestListen, server: ingestapi.NewServer(api, s.env.Logger), certificate: s.certificate,
+		name: RoleIngestAPI, setting: "LEDGERFEED_INGEST_LISTEN", address: set.IngestListen, server: ingestapi.NewServer(api, s.env.Logger), refusal: ingestapi.RefuseConnection, certificate: s.certificate,
 	})
 	s.components = append(s.components, listener)
 	return err

@@ -129,8 +129,12 @@ func (f *idFile) sync() error {
 
 // explain adds to the error of a run how to run the same input again.
 func (f *idFile) explain(err error) error {
+	again := "the same input can be run again"
+	if errors.Is(err, eventlog.ErrBeforeNewest) {
+		again = "leave created_at out of entries of now; append history before anything else, also before a webhook's test, or into another workspace; the corrected input can be run again"
+	}
 	if f.given == 0 || !f.used {
-		return fmt.Errorf("%w\nthe same input can be run again: what was appended is skipped", err)
+		return fmt.Errorf("%w\n%s: what was appended is skipped", err, again)
 	}
 	f.failed = true
 	return fmt.Errorf("%w\neach line without an id was given one: run the same input again with --ids %s, which skips what was appended", err, f.name)
