@@ -300,7 +300,7 @@ func (s *OutboxSource) deadError(what string, err error) error {
 	if of, ok := errors.AsType[*pgconn.PgError](err); err == nil || ok && of.Code == "42P01" {
 		return nil
 	}
-	return cmp.Or(explain(err), fmt.Errorf("%s the dead letters of the outbox: %w", what, err))
+	return cmp.Or(explain(err), fmt.Errorf("%s messages of the outbox: %w", what, err))
 }
 
 // Letters is of DeadLetters.

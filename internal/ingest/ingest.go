@@ -713,6 +713,9 @@ type Source interface {
 	// Lag returns how many messages are waiting; -1: unknown.
 	Lag(ctx context.Context) (int64, error)
 
+	// Held returns what has kept messages from being read for so long; nil: nothing that is known.
+	Held(ctx context.Context, atLeast time.Duration) (*Held, error)
+
 	DeadLetters
 
 	Close()

@@ -334,6 +334,9 @@ func (s *mysqlSource) Lag(ctx context.Context) (int64, error) {
 	return s.count(ctx, "SELECT 1"+s.waiting(), mostCounted)
 }
 
+// Held is of Source: messages are read in the order of their lines, whatever else is open.
+func (*mysqlSource) Held(context.Context, time.Duration) (*Held, error) { return nil, nil }
+
 func (s *mysqlSource) count(ctx context.Context, query string, most int) (n int64, err error) {
 	err = s.db.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM (%s LIMIT %d) AS waiting", query, most)).Scan(&n)
 	return n, s.deadError("count messages of the outbox", err)

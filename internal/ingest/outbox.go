@@ -439,5 +439,39 @@ func (s *OutboxSource) Lag(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
+// Held is a transaction that keeps messages of an outbox waiting.
+type Held struct {
+	Messages int64     `json:"messages"` // that wait, up to mostCounted
+	Session  int       `json:"session"`  // the process id of its session in the producer's server
+	Since    time.Time `json:"since"`    // when it began
+}
+
+// Held is of Source. Messages are read in the order of their transactions, so each of them waits for every
+// older transaction of the server that has written something. An account without pg_read_all_stats does
+// not see when those of others began, and is told of none.
+func (s *OutboxSource) Held(ctx context.Context, atLeast time.Duration) (*Held, error) {
+	h := &Held{}
+	err := s.pool.QueryRow(ctx, `
+		SELECT pid, xact_start FROM pg_stat_activity
+		 WHERE backend_xid IS NOT NULL AND xact_start < clock_timestamp() - $1::interval
+		 ORDER BY age(backend_xid) DESC LIMIT 1`, atLeast).Scan(&h.Session, &h.Since)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err == nil {
+		h.Since = h.Since.UTC()
+		err = s.pool.QueryRow(ctx, `
+			SELECT count(*) FROM (
+			  SELECT FROM `+s.schema.MessagesTable(s.topic)+` WHERE transaction_id >= pg_snapshot_xmin(pg_current_snapshot()) LIMIT $1) AS waiting`, mostCounted).Scan(&h.Messages)
+	}
+	if err != nil {
+		return nil, s.deadError("look for what holds up", err)
+	}
+	if h.Messages == 0 {
+		return nil, nil
+	}
+	return h, nil
+}
+
 // mostCounted bounds what counting the lag costs the producer's database.
 const mostCounted = 100_000

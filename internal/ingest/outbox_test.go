@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -179,6 +180,31 @@ func TestOutboxOfAnotherServer(t *testing.T) {
 	repair := regexp.MustCompile(`BEGIN; .*; COMMIT`).FindString(err.Error())
 	testkit.Must(p.pool.Exec(t.Context(), repair))(t)
 	n.start(source, nil)
+	n.eventuallyHolds("w", []string{"a", "b"})
+}
+
+// TestWhatHoldsUp: a transaction that is open keeps the messages of later ones waiting, and is named.
+func TestWhatHoldsUp(t *testing.T) {
+	t.Parallel()
+	n, p := install(t), newProducer(t)
+	n.start(p.source(), nil)
+	p.publish(true, msg("a", line("w", "a")))
+	n.eventuallyHolds("w", []string{"a"})
+	source := p.source()
+	t.Cleanup(source.Close)
+	open := testkit.Must(p.pool.Begin(t.Context()))(t)
+	defer func() { _ = open.Rollback(context.Background()) }()
+	testkit.Must(open.Exec(t.Context(), `SELECT pg_current_xact_id()`))(t)
+	p.publish(true, msg("b", line("w", "b")))
+	if h, err := source.Held(t.Context(), time.Hour); err != nil || h != nil {
+		t.Errorf("for an hour: %+v, %v", h, err)
+	}
+	// Another test's transaction on this server may be older.
+	h := testkit.Must(source.Held(t.Context(), 0))(t)
+	if h == nil || h.Messages != 1 || h.Session == 0 || h.Since.IsZero() {
+		t.Errorf("%+v", h)
+	}
+	testkit.Must(0, open.Commit(t.Context()))(t)
 	n.eventuallyHolds("w", []string{"a", "b"})
 }
 

@@ -344,6 +344,9 @@ func tooLarge(err error) bool {
 	return ok && of.ErrorCode == codeTooLarge
 }
 
+// Held is of Source: nothing holds up a stream's messages.
+func (*StreamSource) Held(context.Context, time.Duration) (*Held, error) { return nil, nil }
+
 // codeTooLarge is JetStream's error code for a message that is larger than its stream allows.
 const codeTooLarge = 10054
 

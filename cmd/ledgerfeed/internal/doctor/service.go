@@ -275,21 +275,32 @@ func checkRelays(ctx context.Context, x *examination) ([]Finding, error) {
 // checkDeadLetters looks for messages that ingest could not append.
 func checkDeadLetters(ctx context.Context, x *examination) ([]Finding, error) {
 	d := service.LookAtDeadLetters(ctx, x.env)
-	switch {
-	case d == nil:
+	if d == nil {
 		return checkIngestsElsewhere(ctx, x)
+	}
+	var list []Finding
+	if d.Held != nil {
+		list = append(list, Finding{
+			Level: Warning, Text: d.HeldUp(),
+			Do: fmt.Sprintf("end that transaction: SELECT pg_terminate_backend(%d) in the producer's database. Ingest reads a message when all older transactions have ended", d.Held.Session),
+		})
+	}
+	switch {
 	case d.Problem != "":
-		return []Finding{{
+		list = append(list, Finding{
 			Level: Error, Text: fmt.Sprintf("cannot read the dead letters of %s: %s", d.Source, d.Problem),
 			Do: "check LEDGERFEED_INGEST_URL, that this machine may connect to it, and the rights and streams that docs/operations/ingest.md asks for",
-		}}, nil
+		})
 	case d.Count > 0:
-		return []Finding{{
+		list = append(list, Finding{
 			Level: Error, Text: fmt.Sprintf("%s; the newest, of %s: %s", d.Counted(), domain.FormatTime(d.Newest), d.Reason),
 			Do: "ledgerfeed ingest dead list shows them; remove the cause, and run ledgerfeed ingest dead retry --all, which keeps messages about objects that have newer entries; ingest dead drop deletes what nobody needs",
-		}}, nil
+		})
 	}
-	return ok("%s has none", d.Source), nil
+	if len(list) == 0 {
+		return ok("%s has none", d.Source), nil
+	}
+	return list, nil
 }
 
 // checkIngestsElsewhere looks for a process that has the source which this command was not told of.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
@@ -73,13 +74,25 @@ func openSource(ctx context.Context, address string, stream ingest.StreamConfig)
 // deadLettersTimeout bounds a look at dead letters.
 const deadLettersTimeout = 5 * time.Second
 
-// DeadLetters are the dead letters of a source, as status and doctor show them.
+// longHeld is how long messages may wait for a transaction before it is worth a word.
+const longHeld = time.Minute
+
+// DeadLetters are the dead letters of a source, as status and doctor show them, and what waits there.
 type DeadLetters struct {
 	Source  string    `json:"source"`
 	Count   int64     `json:"count"`             // ingest.MostWaiting: so many or more
 	Newest  time.Time `json:"newest,omitzero"`   // when it became one
 	Reason  string    `json:"reason,omitempty"`  // of the newest one
 	Problem string    `json:"problem,omitempty"` // why they cannot be read
+
+	Held *ingest.Held `json:"held,omitempty"` // what keeps other messages waiting
+}
+
+// HeldUp says which messages wait for what.
+func (d *DeadLetters) HeldUp() string {
+	h := d.Held
+	return fmt.Sprintf("%s of %s %s for the transaction of session %d there, which is open since %s", plural.Of(h.Messages, "message", "messages"), d.Source,
+		plural.Word(h.Messages, "waits", "wait"), h.Session, domain.FormatTime(h.Since))
 }
 
 // Counted says how many there are.
@@ -107,6 +120,9 @@ func LookAtDeadLetters(ctx context.Context, env *operate.Env) *DeadLetters {
 		if newest, err = source.Newest(ctx); newest != nil {
 			d.Newest, d.Reason = newest.At, cli.Printable(newest.Reason)
 		}
+	}
+	if err == nil {
+		d.Held, err = source.Held(ctx, longHeld)
 	}
 	if err != nil {
 		d.Problem = strings.Join(strings.Fields(err.Error()), " ")

@@ -187,6 +187,9 @@ func writeRelays(out io.Writer, list []relay.Status) error {
 }
 
 func writeDeadLetters(out io.Writer, d *service.DeadLetters) (err error) {
+	if d != nil && d.Held != nil {
+		fmt.Fprintf(out, "\n%s.\n", d.HeldUp())
+	}
 	switch {
 	case d == nil:
 	case d.Problem != "":
