@@ -155,7 +155,7 @@ func TestPagesThatCannotBeRead(t *testing.T) {
 			t.Errorf("%d %s, want 503 with %q", r.status, r.body, words)
 		}
 	}
-	expect(send(t, server, http.MethodGet, "/v1/time-entries", key), "Filters that each select many rows")
+	expect(send(t, server, http.MethodGet, "/v1/time-entries", key), "filters that each select many rows")
 
 	letGo()
 	busy := testkit.Must(readapi.New(s.config))(t)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -211,8 +212,10 @@ const MaxParamErrors = 100
 
 // WrongParams is the answer to wrong parameters, at most MaxParamErrors of them.
 func WrongParams(errs []ParamError) *Error {
-	detail := "A parameter is wrong; errors says which and why."
+	var detail string
 	switch n := len(errs); {
+	case n == 1: // a program that logs detail alone shows what is wrong
+		detail = "A parameter is wrong: " + errs[0].Field + " " + strings.TrimSuffix(errs[0].Message, ".") + "."
 	case n == MaxParamErrors:
 		detail = strconv.Itoa(n) + " parameters or more are wrong; errors says which the first of them are, and why."
 	case n > 1:
@@ -341,8 +344,8 @@ func NoPlaceForWholeList() *Error {
 func TooExpensive(cause error) *Error {
 	return &Error{
 		Status: http.StatusServiceUnavailable, Code: CodeUnavailable, RetryAfter: retryExpensive, Cause: cause,
-		Detail: "This page took the database longer than a request may take, and was given up. Filters that each select many rows but " +
-			"hardly one together are the usual cause: ask with fewer of them, or with updated_since, and select the rest on your side.",
+		Detail: "This page took the database longer than a request may take, and was given up. Send it again after the seconds in Retry-After. " +
+			"If that does not help, and you have filters that each select many rows but hardly one together, ask with fewer of them, or with updated_since, and select the rest on your side.",
 	}
 }
 

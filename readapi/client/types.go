@@ -678,7 +678,7 @@ type Invoice struct {
 	// Examples: 21.75
 	MarginPercent *Decimal `json:"margin_percent,omitempty"`
 
-	// NetDue gross_amount less credit_applied, never below 0.00; 0.00 on a credit note.
+	// NetDue gross_amount less credit_applied, never below 0.00; 0.00 on a credit note. Payments in part and later credit notes do not lower it.
 	//
 	// Examples: 908.51
 	NetDue Decimal `json:"net_due"`

@@ -19,7 +19,7 @@ two years, and gets a new one every few seconds. In another terminal, begin with
   KEY={{.Saved.Everything.Key}}
   lf() { {{.Program}} "$@"; }
 
-1. Read what is open, what each client owes, and the same without what contractors are paid:
+1. Read what is open, the open amounts by client, and the same without what contractors are paid:
 
   curl -s '{{.URL}}/v1/invoices?open=true&limit=3' -H "Authorization: Bearer $KEY"
   curl -s '{{.URL}}/v1/totals/invoices?open=true&group_by=client' -H "Authorization: Bearer $KEY"

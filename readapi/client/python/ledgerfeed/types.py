@@ -43,7 +43,8 @@ class _Invoice(TypedDict):
     # Client credit that was applied. It can be more than gross_amount, and more than the client
     # had; net_due is then 0.00.
     credit_applied: Decimal
-    # gross_amount less credit_applied, never below 0.00; 0.00 on a credit note.
+    # gross_amount less credit_applied, never below 0.00; 0.00 on a credit note. Payments in part
+    # and later credit notes do not lower it.
     net_due: Decimal
     # Currency of all amounts of the row, ISO 4217.
     currency: str

@@ -75,7 +75,7 @@ interface components {
              */
             credit_applied: Decimal;
             /**
-             * @description gross_amount less credit_applied, never below 0.00; 0.00 on a credit note.
+             * @description gross_amount less credit_applied, never below 0.00; 0.00 on a credit note. Payments in part and later credit notes do not lower it.
              * @example 908.51
              */
             net_due: Decimal;
