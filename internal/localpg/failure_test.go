@@ -1,6 +1,7 @@
 package localpg
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -98,6 +99,23 @@ func TestStartupErrorQuotesTheLog(t *testing.T) {
 	wantContains(t, err.Error(), "PostgreSQL did not start", "shared_buffers", serverLogName)
 	wantStopped(t, cfg.DataDir)
 	query(t, mustOpen(t, cfg).URL(), "select 1") // nothing is spoilt
+}
+
+// The setting's value stands for PostgreSQL's own words in the log.
+func TestFullDiskIsNamed(t *testing.T) {
+	t.Parallel()
+	cfg := throwaway(dataDir(t))
+	opts := defaultOptions()
+	opts.settings = map[string]string{"shared_buffers": "No space left on device"}
+	_, err := open(testContext(t), cfg, opts)
+	var full *DiskFullError
+	if !errors.As(err, &full) {
+		t.Fatalf("got %v", err)
+	}
+	if text := err.Error(); !strings.HasPrefix(text, "the disk of "+cfg.DataDir+" is full (") || strings.Contains(text, "\n") {
+		t.Errorf("it says: %s", text)
+	}
+	wantContains(t, full.Unwrap().Error(), "PostgreSQL did not start", serverLogName)
 }
 
 func TestOtherMajorIsRefusedAndSpared(t *testing.T) {

@@ -4,8 +4,11 @@ package localpg
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
+	"syscall"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 )
@@ -35,4 +38,23 @@ func openLog(dir *datadir.Dir) (*os.File, error) {
 		}
 	}
 	return dir.OpenFile(serverLogName, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+}
+
+// leastFree is the space, in bytes, without which a disk counts as full. The server's log is on that
+// disk too, so it may lack the line that says so.
+const leastFree = 1 << 20
+
+// explainDisk makes err, how the server ended or failed to start, a *DiskFullError if the disk is
+// full. An err with another cause stays as it is.
+func (p place) explainDisk(err error) error {
+	var known *DiskFullError
+	if errors.As(err, &known) {
+		return known
+	}
+	free, unknown := datadir.Free(p.dir)
+	told := errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "No space left on device") // in the log's end
+	if told || unknown == nil && free < leastFree {
+		return &DiskFullError{DataDir: p.dir, Free: free, Err: err}
+	}
+	return err
 }

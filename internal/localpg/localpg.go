@@ -1,6 +1,7 @@
 package localpg
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 )
@@ -33,3 +34,16 @@ const databaseName = "ledgerfeed"
 func DatabaseURL(url, database string) string {
 	return strings.Replace(url, "/"+databaseName+"?", "/"+database+"?", 1)
 }
+
+// DiskFullError reports that the server ended or did not start while its disk had no space left.
+type DiskFullError struct {
+	DataDir string
+	Free    int64 // bytes
+	Err     error // how the server ended, with the end of its log
+}
+
+func (e *DiskFullError) Error() string {
+	return fmt.Sprintf("the disk of %s is full (%d MiB free). Nothing acknowledged is lost. Free space, then start again", e.DataDir, e.Free>>20)
+}
+
+func (e *DiskFullError) Unwrap() error { return e.Err }

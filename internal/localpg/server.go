@@ -58,7 +58,7 @@ func open(ctx context.Context, cfg Config, opts options) (_ *Server, err error) 
 			"wanted", p.wanted, "used", p.dir, "account", p.account.name)
 	}
 	if s.hold, err = s.attach(ctx); err != nil {
-		return nil, err
+		return nil, s.place.explainDisk(err)
 	}
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stopWatch = stop
@@ -128,7 +128,7 @@ func (s *Server) watch(ctx context.Context) {
 			}
 			cause = fmt.Errorf("%w; starting it again failed: %w", cause, err)
 		}
-		s.err = cause
+		s.err = s.place.explainDisk(cause)
 		close(s.done)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 )
@@ -283,7 +284,7 @@ func checkFreeSpace(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	var list []Finding
 	for _, path := range []string{dir, filepath.Join(dir, "pg_wal")} {
-		free, err := freeSpace(path)
+		free, err := datadir.Free(path)
 		switch {
 		case errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errors.ErrUnsupported):
 			continue // pg_wal of another account, or a directory of another container

@@ -71,6 +71,9 @@ func (e *Env) mustExist() error {
 
 // ownServerError names the directory, which may be the cause.
 func ownServerError(dataDir string, err error) error {
+	if full, ok := errors.AsType[*localpg.DiskFullError](err); ok {
+		return full
+	}
 	return fmt.Errorf("the program's own PostgreSQL, with its data in LEDGERFEED_DATA_DIR or --data-dir, which is %q: %w", dataDir, err)
 }
 
@@ -123,7 +126,7 @@ func (e *Env) ForgottenList(d *Database) string {
 }
 
 // errStopped reports that the program's own PostgreSQL is gone.
-var errStopped = errors.New("the program's own PostgreSQL has stopped; start again to recover it")
+var errStopped = errors.New("the program's own PostgreSQL has stopped. Start the program again: PostgreSQL then recovers by itself")
 
 // Watch returns when ctx ends, or with an error when the program's own
 // PostgreSQL stops before that.
@@ -136,7 +139,11 @@ func (d *Database) Watch(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-d.local.Done():
-		return fmt.Errorf("%w (%w)", errStopped, d.local.Err())
+		err := d.local.Err()
+		if full, ok := errors.AsType[*localpg.DiskFullError](err); ok {
+			return full
+		}
+		return fmt.Errorf("%w (%w)", errStopped, err)
 	}
 }
 

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package doctor
+package datadir
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeSpace is the bytes that an account without special rights can still write to the
-// file system of a directory.
-func freeSpace(path string) (int64, error) {
+// Free returns how many bytes an account without special rights can still write to the file system
+// of a directory.
+func Free(path string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
 		return 0, fmt.Errorf("statfs: %w", err)
