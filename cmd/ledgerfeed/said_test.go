@@ -110,7 +110,7 @@ func TestWaitsSayWhatTheyWaitFor(t *testing.T) {
 	line := `{"workspace_id":"acme","id":"a","type":"client.recorded","data":{"client_id":"c","name":"n"}}` + "\n"
 	appendLines(t, url, line)
 	r := runCommand(t, command(t, url, "status", "--wait", "--timeout", "2s"))
-	if r.code != cli.ExitFailed || !strings.Contains(r.errOut, "waiting for the read models, which do not have 1 entry yet\n") {
+	if r.code != cli.ExitFailed || !strings.Contains(r.errOut, "waiting for the read models, which do not have 1 entry yet. No connected process has the role project. Start one: ledgerfeed serve --roles project\n") {
 		t.Errorf("%+v", r)
 	}
 	conn := testkit.Must(pgx.Connect(t.Context(), url))(t)
@@ -118,7 +118,7 @@ func TestWaitsSayWhatTheyWaitFor(t *testing.T) {
 	execute1(t, conn, `UPDATE log_checkpoint SET failures = 3, failed_to = 1, segment_max = 1, error = 'division by zero', retry_at = '2100-01-01T00:00:00Z'`)
 	c := command(t, url, "append", "--wait", "--timeout", "2s")
 	c.Stdin = strings.NewReader(line)
-	if r := runCommand(t, c); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "the projector is retrying entry 1 of workspace acme: division by zero") || strings.Contains(r.errOut, "is ledgerfeed serve running") {
+	if r := runCommand(t, c); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "the projector is retrying entry 1 of workspace acme: division by zero") {
 		t.Errorf("%+v", r)
 	}
 }

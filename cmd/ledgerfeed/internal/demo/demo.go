@@ -109,7 +109,7 @@ func show(ctx context.Context, env *operate.Env, deps *operate.Deps, s *service.
 	if err := agency.appendHistory(ctx); err != nil {
 		return err
 	}
-	if err := deps.AwaitProjected(ctx, workspaceID, time.Minute); err != nil {
+	if err := deps.AwaitProjected(ctx, workspaceID, time.Minute, service.NoProjector); err != nil {
 		return err
 	}
 	saved, err := loadSaved(dir)

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -33,7 +34,7 @@ func (e *NotProjectedError) Error() string {
 // AwaitProjected waits until the read models of a workspace, or with an empty id
 // of all, have what the log holds when it is called. With a timeout above 0 it
 // fails after that time, with a *NotProjectedError.
-func (d *Deps) AwaitProjected(ctx context.Context, workspaceID string, timeout time.Duration) error {
+func (d *Deps) AwaitProjected(ctx context.Context, workspaceID string, timeout time.Duration, why Why) error {
 	progress, err := eventlog.ReadProgress(ctx, d.Pool, eventlog.ReadModels, workspaceID)
 	if err != nil {
 		return err
@@ -42,24 +43,27 @@ func (d *Deps) AwaitProjected(ctx context.Context, workspaceID string, timeout t
 	for i := range progress {
 		targets[progress[i].WorkspaceID] = progress[i].Head
 	}
-	return d.AwaitPositions(ctx, targets, timeout)
+	return d.AwaitPositions(ctx, targets, timeout, why)
 }
 
+// Why says in sentences why nothing may be projected; empty: it knows no reason.
+type Why func(context.Context, *Deps) string
+
 // AwaitPositions is AwaitProjected for a position in each of some workspaces.
-func (d *Deps) AwaitPositions(ctx context.Context, targets map[string]int64, timeout time.Duration) error {
+func (d *Deps) AwaitPositions(ctx context.Context, targets map[string]int64, timeout time.Duration, why Why) error {
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, &NotProjectedError{timeout})
 		defer cancel()
 	}
-	err := d.awaitPositions(ctx, targets)
+	err := d.awaitPositions(ctx, targets, why)
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		return cause
 	}
 	return err
 }
 
-func (d *Deps) awaitPositions(ctx context.Context, targets map[string]int64) error {
+func (d *Deps) awaitPositions(ctx context.Context, targets map[string]int64, why Why) error {
 	began := time.Now()
 	least, moved := int64(-1), began // the fewest entries behind so far, and since when; -1: not known
 	tell := tellAfter
@@ -75,12 +79,19 @@ func (d *Deps) awaitPositions(ctx context.Context, targets map[string]int64) err
 			tell += cli.ProgressEvery
 			reason := ""
 			if fails != nil {
-				reason = ": " + stuck(fails)
+				reason = ": " + retrying(fails)
+			}
+			if text := why(ctx, d); text != "" {
+				reason += ". " + text
 			}
 			fmt.Fprintf(d.env.ErrOut, "waiting for the read models, which do not have %s yet%s\n", plural.Of(behind, "entry", "entries"), reason)
 		}
 		if time.Since(moved) > stuckAfter {
-			d.env.Logger.WarnContext(ctx, stuck(fails), "behind", behind)
+			reason := "nothing has been projected for 10 seconds. An entry that changes very many rows takes minutes. Otherwise see the log of the process with the role project"
+			if fails != nil {
+				reason = retrying(fails)
+			}
+			d.env.Logger.WarnContext(ctx, cmp.Or(why(ctx, d), reason), "behind", behind)
 			moved = time.Now()
 		}
 		select {
@@ -91,11 +102,8 @@ func (d *Deps) awaitPositions(ctx context.Context, targets map[string]int64) err
 	}
 }
 
-// stuck says why nothing is projected. fails is a workspace that cannot go on; nil: none is known.
-func stuck(fails *eventlog.Progress) string {
-	if fails == nil {
-		return "nothing is being projected: is ledgerfeed serve running on this database? An entry that changes very many rows takes minutes"
-	}
+// retrying says what the projector cannot do.
+func retrying(fails *eventlog.Progress) string {
 	return fmt.Sprintf("the projector is retrying entry %d of workspace %s: %s", fails.Position+1, fails.WorkspaceID, fails.Error)
 }
 

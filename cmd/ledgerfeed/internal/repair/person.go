@@ -20,6 +20,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
@@ -302,7 +303,7 @@ func (f *forgetFlags) already(ctx context.Context, env *operate.Env, d *operate.
 // finish waits until the values are deleted, and prints the receipt.
 func (r *forgetReceipt) finish(ctx context.Context, env *operate.Env, d *operate.Deps, entry *domain.Entry) error {
 	r.EventID, r.Position, r.CreatedAt = entry.ID, entry.Position, domain.FormatTime(entry.CreatedAt)
-	if err := d.AwaitPositions(ctx, map[string]int64{r.WorkspaceID: r.Position}, 0); err != nil {
+	if err := d.AwaitPositions(ctx, map[string]int64{r.WorkspaceID: r.Position}, 0, service.NoProjector); err != nil {
 		return err
 	}
 	done, err := deleted(ctx, d, r.WorkspaceID, r.Position)

@@ -374,6 +374,18 @@ func nameSessions(s *Service) error {
 	return nil
 }
 
+// NoProjector says that no connected process has the role project, and what to do; empty: one has it,
+// or a pooler hides which processes there are.
+func NoProjector(ctx context.Context, d *operate.Deps) string {
+	if d.Pooled && d.Direct == "" {
+		return ""
+	}
+	if there, err := ConnectedRoles(ctx, d.Pool); err != nil || slices.Contains(there, RoleProject) {
+		return ""
+	}
+	return "No connected process has the role project. Start one: ledgerfeed serve --roles project"
+}
+
 // ConnectedRoles lists the roles, of all serving processes together, that are connected to
 // the database, in the order of AllRoles. Any account may ask.
 func ConnectedRoles(ctx context.Context, pool pg.DB) ([]string, error) {

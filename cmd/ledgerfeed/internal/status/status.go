@@ -56,7 +56,7 @@ ledgerfeed anomaly show has all of them.`,
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
 			return env.WithDeps(ctx, func(d *operate.Deps) error {
 				if wait {
-					if err := d.AwaitProjected(ctx, workspace, time.Duration(timeout)); err != nil {
+					if err := d.AwaitProjected(ctx, workspace, time.Duration(timeout), service.NoProjector); err != nil {
 						return err
 					}
 				}

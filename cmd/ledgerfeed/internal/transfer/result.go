@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
@@ -143,7 +144,7 @@ func (f *appendFlags) countAnomalies(ctx context.Context, env *operate.Env, d *o
 			timeout = awaitTimeout
 		}
 	}
-	if err = d.AwaitPositions(ctx, r.Positions, timeout); err == nil {
+	if err = d.AwaitPositions(ctx, r.Positions, timeout, service.NoProjector); err == nil {
 		var n int64
 		if n, err = r.spans.count(ctx, anomaly.NewStore(d.Pool, env.Clock)); err == nil {
 			r.Anomalies = &n
