@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -120,6 +121,28 @@ func TestWaitsSayWhatTheyWaitFor(t *testing.T) {
 	c.Stdin = strings.NewReader(line)
 	if r := runCommand(t, c); r.code != cli.ExitFailed || !strings.Contains(r.errOut, "the projector is retrying entry 1 of workspace acme: division by zero") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestAFailingWebhookIsCalledSo: in the word of the console and the metrics.
+func TestAFailingWebhookIsCalledSo(t *testing.T) {
+	t.Parallel()
+	url := testkit.NewDatabase(t)
+	succeed(t, url, "workspace", "create", "--id", "acme", "--name", "Acme")
+	succeed(t, url, "webhook", "create", "--workspace", "acme", "--url", "https://hooks.example.com/", "--events", "all")
+	conn := testkit.Must(pgx.Connect(t.Context(), url))(t)
+	defer conn.Close(t.Context())
+	for state, change := range map[string]string{
+		"failing": `UPDATE webhook SET failing_since = now(), state = 'on'`,
+		"on":      `UPDATE webhook SET failing_since = NULL, state = 'on'`,
+	} {
+		execute1(t, conn, change)
+		if out := succeed(t, url, "webhook", "list", "--workspace", "acme"); !strings.Contains(out, "  "+state+"  ") {
+			t.Errorf("webhook list does not say %s:\n%s", state, out)
+		}
+		if out := succeed(t, url, "status"); !regexp.MustCompile(`(?m)^wh_.* ` + state + `$`).MatchString(out) {
+			t.Errorf("status does not say %s:\n%s", state, out)
+		}
 	}
 }
 

@@ -210,8 +210,11 @@ func webhookListCommand(env *operate.Env) *cobra.Command {
 func writeWebhooks(out io.Writer, list []delivery.Webhook) error {
 	err := cli.Table(out, "ID\tSTATE\tNAME\tADDRESS\tEVENTS\tFAILING SINCE", list, func(w *delivery.Webhook) string {
 		state := w.State
-		if w.Paused() {
+		switch {
+		case w.Paused():
 			state = "paused"
+		case w.On() && !w.FailingSince.IsZero():
+			state = "failing"
 		}
 		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", w.ID, state, cmp.Or(w.Name, "-"), w.Shown(), strings.Join(w.Events, ","), timeOr(w.FailingSince))
 	})

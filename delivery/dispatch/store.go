@@ -121,6 +121,15 @@ type Lag struct {
 
 	Waiting int64 `json:"waiting"` // deliveries that will be tried again
 	Held    bool  `json:"held"`    // a process delivers to it
+	Failing bool  `json:"failing"` // it is on, and has had no success since its failures began
+}
+
+// Shown returns the state for people, in the words of the metrics and the console.
+func (l *Lag) Shown() string {
+	if l.Failing {
+		return "failing"
+	}
+	return l.State
 }
 
 // ReadStatus returns the lag of every webhook in a workspace, or in all if workspaceID is empty.
@@ -128,7 +137,7 @@ type Lag struct {
 func ReadStatus(ctx context.Context, pool pg.DB, workspaceID string) ([]Lag, error) {
 	list, err := pg.Collect(ctx, pool, func(row pgx.CollectableRow) (l Lag, err error) {
 		var waiting *float64
-		err = row.Scan(&l.WorkspaceID, &l.WebhookID, &l.State, &l.Position, &l.Visible, &l.Entries, &waiting, &l.Waiting, &l.Held)
+		err = row.Scan(&l.WorkspaceID, &l.WebhookID, &l.State, &l.Position, &l.Visible, &l.Entries, &waiting, &l.Waiting, &l.Held, &l.Failing)
 		if waiting != nil {
 			l.Seconds = max(*waiting, 0)
 		}
@@ -140,7 +149,7 @@ func ReadStatus(ctx context.Context, pool pg.DB, workspaceID string) ([]Lag, err
 		         WHERE w.state <> 'off' AND v.position > c.position
 		           AND e.workspace_id = w.workspace_id AND e.position = c.position + 1),
 		       (SELECT count(*) FROM webhook_waiting q WHERE q.workspace_id = w.workspace_id AND q.webhook_id = w.webhook_id),
-		       NOT `+free+`
+		       NOT `+free+`, w.state = 'on' AND w.failing_since IS NOT NULL
 		  FROM webhook w
 		  JOIN webhook_cursor c ON c.workspace_id = w.workspace_id AND c.webhook_id = w.webhook_id
 		  JOIN log_checkpoint v ON v.workspace_id = w.workspace_id AND v.consumer = 'read_models'

@@ -164,7 +164,7 @@ func writeLags(out io.Writer, v *view) error {
 		return nil
 	}
 	return cli.Table(out, "\nWEBHOOK\tWORKSPACE\tPOSITION\tVISIBLE\tLAG\tSECONDS\tWAITING\tSTATE", v.Delivery, func(l *dispatch.Lag) string {
-		return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%.1f\t%d\t%s", l.WebhookID, l.WorkspaceID, l.Position, l.Visible, l.Entries, l.Seconds, l.Waiting, l.State)
+		return fmt.Sprintf("%s\t%s\t%d\t%d\t%d\t%.1f\t%d\t%s", l.WebhookID, l.WorkspaceID, l.Position, l.Visible, l.Entries, l.Seconds, l.Waiting, l.Shown())
 	})
 }
 
