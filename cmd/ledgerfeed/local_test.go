@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -143,5 +145,34 @@ func TestCommandSaysThatTheDatabaseHasStopped(t *testing.T) {
 		if !strings.Contains(follow.log.String(), part) {
 			t.Errorf("%q is missing in:\n%s", part, follow.log)
 		}
+	}
+}
+
+// TestLastRecordOfAServer: when its PostgreSQL is killed, the last line of the log is one record with
+// the cause and the advice, in the log's format.
+func TestLastRecordOfAServer(t *testing.T) {
+	t.Parallel()
+	dir := localDir(t)
+	c := localCommand(t, dir, "serve", "--roles", "project")
+	c.Env = append(c.Env, "LEDGERFEED_LOG_FORMAT=json")
+	serving := startProcess(t, c)
+	serving.await(`"for":"admin"`)
+	pid, _, _ := strings.Cut(read(t, filepath.Join(dir, "pgdata", "postmaster.pid")), "\n")
+	if err := syscall.Kill(testkit.Must(strconv.Atoi(pid))(t), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-serving.done
+	if code := serving.cmd.ProcessState.ExitCode(); code != cli.ExitFailed {
+		t.Errorf("serve ended with %d", code)
+	}
+	var last struct{ Level, Error string }
+	for line := range strings.Lines(serving.log.String()) {
+		last.Level, last.Error = "", ""
+		if err := json.Unmarshal([]byte(line), &last); err != nil {
+			t.Errorf("no record: %s", line)
+		}
+	}
+	if last.Level != "ERROR" || !strings.Contains(last.Error, "signal: killed") || !strings.Contains(last.Error, "Start the program again") {
+		t.Errorf("the last record: %+v", last)
 	}
 }

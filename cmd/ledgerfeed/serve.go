@@ -39,7 +39,7 @@ account may not do so, it waits until another account has done it. Until then, /
 says ok, /readyz says what is missing, and the process serves nothing else. With several
 cells, only the cell that waits is not served.`,
 		Args: cli.ExactArgs(0),
-		RunE: env.Run(func(ctx context.Context, _ []string) (err error) {
+		RunE: env.RunServing(func(ctx context.Context, _ []string) (err error) {
 			running := false
 			defer func() {
 				if !running && ctx.Err() != nil && errors.Is(err, context.Canceled) {

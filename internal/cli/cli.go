@@ -82,13 +82,20 @@ func Interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// NewLogger makes a logger that writes in a format, text or json.
+// NewLogger makes a logger that writes in a format, text or json. Both write a duration as 1.5s: JSON
+// alone would have nanoseconds, without saying so.
 func NewLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
-	if format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+	if format != "json" {
+		return slog.New(slog.NewTextHandler(w, options))
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	options.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration {
+			a.Value = slog.StringValue(a.Value.Duration().String())
+		}
+		return a
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
 }
 
 // Environment is the environment of the command, in the form of os.Environ.

@@ -97,6 +97,23 @@ func (e *Env) RunReading(work func(ctx context.Context, args []string) error) fu
 	}
 }
 
+// RunServing is Run for a command that serves. A log in JSON ends with the error that ended the
+// process, as a record: what collects the log reads no other lines. People who read a log in text, or
+// called the command wrongly, get the plain message of other commands.
+func (e *Env) RunServing(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	run := e.Run(work)
+	return func(cmd *cobra.Command, args []string) error {
+		err := run(cmd, args)
+		_, usage := errors.AsType[*cli.UsageError](err)
+		_, said := errors.AsType[*cli.ExitError](err)
+		if err == nil || usage || said || e.Settings.LogFormat != "json" {
+			return err
+		}
+		e.Logger.ErrorContext(cmd.Context(), "an error has ended this process", "error", err)
+		return &cli.ExitError{Status: cli.ExitFailed}
+	}
+}
+
 // Set sets a setting as if the environment had it, so that Again names it too.
 func Set(e *Env, variable, value string) error {
 	e.Environ = append(e.Environment(), variable+"="+value)
