@@ -110,7 +110,7 @@ func TestMistakes(t *testing.T) {
 		"a webhook without https":    {"", "webhook create --workspace acme --url http://example.com", usage, "the address must start with https://. To try it on this machine, run ledgerfeed webhook listen --workspace acme --forward-to http://example.com\n"},
 		"a webhook on this machine":  {"", "webhook create --workspace acme --url https://localhost", usage, "localhost is a name of local networks only. To try it on this machine, run ledgerfeed webhook listen --workspace acme --forward-to https://localhost; to allow its network, set LEDGERFEED_WEBHOOK_ALLOW for serve and for this command\n"},
 		"an event type mistyped":     {"", "webhook create --workspace acme --url https://example.com --events invoice.payd", usage, "; did you mean invoice.paid?"},
-		"a resource of explain":      {"", "explain invoice x --workspace acme", usage, `there is no resource "invoice"; want some of invoices, charges`},
+		"a resource of explain":      {"", "explain invoice x --workspace acme", usage, "; did you mean invoices?"},
 		"an argument too many":       {"", "status now", usage, `there is an argument too many, "now"`},
 		"an argument left out":       {"", "key revoke", usage, "want KEY-ID"},
 		"a flag without its value":   {"", "append --ids", usage, "flag needs an argument: --ids"},

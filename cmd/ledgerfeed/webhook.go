@@ -398,15 +398,27 @@ func webhookRetryCommand(env *operate.Env) *cobra.Command {
 	})
 }
 
+// readSince reads the value of --since.
+func readSince(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, cli.Usagef("want --since: %s ago", momentForm)
+	}
+	at, ok := parseMoment(text, now, -1)
+	if !ok {
+		return time.Time{}, cli.Usagef("--since is %q: want %s ago", text, momentForm)
+	}
+	return at, nil
+}
+
 func webhookRecoverCommand(env *operate.Env) *cobra.Command {
 	var (
 		since, until string
 		dryRun       bool
 	)
 	c := ofWebhook(env, "recover WEBHOOK", "Send what waits for a webhook now, and again what failed", func(ctx context.Context, store *delivery.Store, id string) error {
-		from, ok := parseMoment(since, env.Clock(), -1)
-		if !ok {
-			return cli.Usagef("--since is %q: want %s ago", since, momentForm)
+		from, err := readSince(since, env.Clock())
+		if err != nil {
+			return err
 		}
 		var to *time.Time
 		if until != "" {
@@ -444,9 +456,9 @@ func webhookRecoverCommand(env *operate.Env) *cobra.Command {
 func webhookMissedCommand(env *operate.Env) *cobra.Command {
 	var since string
 	c := ofWebhook(env, "send-missed WEBHOOK", "Send the events that were published while a webhook was off", func(ctx context.Context, store *delivery.Store, id string) error {
-		from, ok := parseMoment(since, env.Clock(), -1)
-		if !ok {
-			return cli.Usagef("--since is %q: want %s ago", since, momentForm)
+		from, err := readSince(since, env.Clock())
+		if err != nil {
+			return err
 		}
 		m, err := store.SendMissed(ctx, id, from)
 		if err != nil {

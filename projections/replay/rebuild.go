@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
@@ -49,7 +50,7 @@ type UnknownResourceError struct{ Resource string }
 
 // Error names the resource and those that exist.
 func (e *UnknownResourceError) Error() string {
-	return fmt.Sprintf("there is no resource %q; want some of %s", e.Resource, strings.Join(Resources(), ", "))
+	return fmt.Sprintf("there is no resource %q; want some of %s%s", e.Resource, strings.Join(Resources(), ", "), similar.Hint(e.Resource, Resources()))
 }
 
 // Rebuild makes the rows of workspaces match a fold of their logs: it repairs what Verify would

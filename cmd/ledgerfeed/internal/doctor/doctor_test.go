@@ -189,10 +189,15 @@ func TestFindings(t *testing.T) {
 		p.exec(`SELECT workspace_create('acme', 'Acme', now())`)
 		p.exec(`INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret, state, failing_since) VALUES
 			('acme', 'w1', 'https://a.example', now(), '\x00', 'off', now()), ('acme', 'w2', 'https://a.example', now(), '\x00', 'on', now())`)
-		p.finds("webhooks", Warning, "1 webhook fails (w2), 1 is off")
+		p.finds("webhooks", Warning, "1 webhook fails (w2), 1 webhook is off")
 		p.exec(`INSERT INTO webhook (workspace_id, webhook_id, url, created_at, secret, state, failing_since)
 			SELECT 'acme', 'x' || n, 'https://a.example', now(), '\x00', 'on', now() + interval '1 minute' FROM generate_series(1, 7) n`)
-		p.finds("webhooks", Warning, "8 webhooks fail (w2, x1, x2, x3, x4 and 3 more), 1 is off")
+		p.finds("webhooks", Warning, "8 webhooks fail (w2, x1, x2, x3, x4 and 3 more), 1 webhook is off")
+		p.exec(`INSERT INTO webhook_cursor (workspace_id, webhook_id, position) VALUES ('acme', 'w2', 0)`)
+		p.exec(`INSERT INTO webhook_waiting (workspace_id, webhook_id, position, created_at, attempts, next_attempt_at, epoch) VALUES ('acme', 'w2', 1, now(), 1, now(), 0)`)
+		p.finds("webhooks", Warning, "1 webhook is off, 1 delivery waits for another attempt")
+		p.exec(`UPDATE webhook SET state = 'off'`)
+		p.finds("webhooks", Warning, "9 webhooks are off")
 	})
 	t.Run("mail server and identity provider", func(t *testing.T) {
 		t.Parallel()

@@ -185,9 +185,13 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	late := 0
+	late, waiting := 0, int64(0)
 	for i := range lags {
-		if lags[i].State == "on" && lags[i].Entries > 0 && time.Duration(lags[i].Seconds*float64(time.Second)) > lateDelivery {
+		if lags[i].State != "on" {
+			continue
+		}
+		waiting += lags[i].Waiting
+		if lags[i].Entries > 0 && time.Duration(lags[i].Seconds*float64(time.Second)) > lateDelivery {
 			late++
 		}
 	}
@@ -210,7 +214,7 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	if failing > 0 || off > 0 {
 		list = append(list, Finding{
-			Level: Warning, Text: plural.Of(failing, "webhook fails", "webhooks fail") + named(ids, failing) + ", " + plural.Of(off, "is off", "are off"),
+			Level: Warning, Text: failingText(failing, off, waiting, ids),
 			Do: "ledgerfeed webhook list and webhook deliveries show what their receivers answer. After webhook turn-on, send-missed sends what was published meanwhile, and recover what has failed",
 		})
 	}
@@ -220,10 +224,30 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 			Do: "ask the workspaces whether they still want that: events that have waited for longer than LEDGERFEED_RETENTION are not sent; ledgerfeed status names them",
 		})
 	}
-	if len(list) == 0 {
+	switch {
+	case len(list) > 0:
+		return list, nil
+	case len(lags) == 0:
+		return ok("there is none"), nil
+	default:
 		return ok("%s", plural.Of(len(lags), "webhook, which neither fails nor is late", "webhooks, none of which fails or is late")), nil
 	}
-	return list, nil
+}
+
+// failingText says which webhooks fail or are off, without what there is none of. ids are failing
+// webhooks, waiting the deliveries that will be tried again.
+func failingText(failing, off int, waiting int64, ids []string) string {
+	var parts []string
+	if failing > 0 {
+		parts = append(parts, plural.Of(failing, "webhook fails", "webhooks fail")+named(ids, failing))
+	}
+	if off > 0 {
+		parts = append(parts, plural.Of(off, "webhook is off", "webhooks are off"))
+	}
+	if waiting > 0 {
+		parts = append(parts, plural.Of(waiting, "delivery waits", "deliveries wait")+" for another attempt")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // mostNamed is how many failing webhooks are named.
@@ -265,6 +289,9 @@ func checkRelays(ctx context.Context, x *examination) ([]Finding, error) {
 				Do: "check that a process with the role relay and this name in LEDGERFEED_RELAY_URL runs, and that it reaches its broker (/readyz?role=relay); docs/operations/relay.md says how to remove one that is no longer wanted",
 			})
 		}
+	}
+	if len(relays) == 0 {
+		return ok("there is none"), nil
 	}
 	if len(list) == 0 {
 		return ok("%s", plural.Of(len(relays), "relay, which is not late", "relays, none of which is late")), nil
