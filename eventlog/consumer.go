@@ -440,14 +440,14 @@ func (c *consumer) failed(ctx context.Context, claim *Claim, ids []string, reaso
 	r, err := c.recordFailure(ctx, s, reason)
 	switch {
 	case err != nil:
-		c.cfg.Logger.ErrorContext(ctx, "cannot handle a segment and cannot record the failure; retrying",
+		c.cfg.Logger.ErrorContext(ctx, "cannot process entries of a workspace, and cannot record the failure; retrying",
 			"consumer", c.consumer, "workspace", s.WorkspaceID, "from", s.After+1, "through", s.End(), "error", reason, "record_error", err)
 		flow.Sleep(ctx, retryPause)
 	case r.quarantined:
 		c.cfg.Logger.ErrorContext(ctx, "cannot handle an entry; its workspace is quarantined before that entry, other workspaces continue",
 			"consumer", c.consumer, "workspace", s.WorkspaceID, "position", s.After+1, "error", reason, "retry_in", r.wait)
 	default:
-		c.cfg.Logger.WarnContext(ctx, "cannot handle a segment; retrying",
+		c.cfg.Logger.WarnContext(ctx, "cannot process entries of a workspace; retrying",
 			"consumer", c.consumer, "workspace", s.WorkspaceID, "from", s.After+1, "through", s.End(), "failures", r.failures, "error", reason, "retry_in", r.wait)
 	}
 	if err != nil || r.wait == 0 {

@@ -380,7 +380,7 @@ func (c *consumer) markEnded(ctx context.Context, claim *Claim, handled bool) {
 		each.Queue(sql, c.consumer, id, c.process)
 	}
 	if err := c.auxPool.SendBatch(ctx, &each).Close(); err != nil {
-		c.cfg.Logger.WarnContext(ctx, "cannot mark segments as no longer under way; if the process ends before they are handled, that counts towards the three deaths that quarantine a workspace",
+		c.cfg.Logger.WarnContext(ctx, "cannot record that work on some workspaces has been broken off; if the process dies before that work is done, the death counts towards the three that quarantine a workspace",
 			"consumer", c.consumer, "workspaces", len(ids), "error", err)
 	}
 }

@@ -202,7 +202,7 @@ func TestStatus(t *testing.T) {
 		}
 	}
 	text := succeed(t, url, "status")
-	_, table, found := strings.Cut(text, "ANOMALIES OF")
+	_, table, found := strings.Cut(text, "LAST OBJECT")
 	if !found || !strings.Contains(table, "unknown_object") || !regexp.MustCompile(` (invoice|time_entry|charge|credit) \w+\n`).MatchString(table) || !strings.Contains(text, "ledgerfeed anomaly list") {
 		t.Errorf("the anomalies are not grouped:\n%s", text)
 	}

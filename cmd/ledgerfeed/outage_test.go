@@ -65,7 +65,7 @@ func readOutages(log string) outagesInLog {
 	o := outagesInLog{open: map[string]string{}}
 	said := map[string]bool{}
 	for line := range strings.Lines(log[:strings.LastIndexByte(log, '\n')+1]) {
-		part, number := attribute(line, "msg")+" "+attribute(line, "consumer"), attribute(line, "outage")
+		part, number := attribute(line, "msg")+" "+attribute(line, "consumer"), attribute(line, "outage_number")
 		warns := strings.Contains(line, " level=WARN ") || strings.Contains(line, " level=ERROR ")
 		switch {
 		case warns && number != "":

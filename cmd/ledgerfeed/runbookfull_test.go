@@ -42,7 +42,7 @@ func tryDatabaseFull(x *tried) {
 	failed := x.crowd(20, keys...)()
 	broken := x.until(`ledgerfeed_pool_refused_total`, above(0))
 	x.judge("broken", after, broken, true)
-	x.runs("ledgerfeed status", cli.ExitDone, "AT MOST")
+	x.runs("ledgerfeed status", cli.ExitDone, "LIMIT")
 	x.hasOnItsPage("`ALTER ROLE … CONNECTION LIMIT`")
 	x.exec(`ALTER ROLE billing CONNECTION LIMIT -1`)
 	// Processes that waited have opened what was refused before.

@@ -85,7 +85,7 @@ func TestStatusTellsProcesses(t *testing.T) {
 	killed.kill()
 	are("api project deliver console of 40", "project of 22")
 	text := succeed(t, url, "status")
-	if !strings.Contains(text, "AT MOST") || !strings.Contains(text, "api,project,deliver,console") || strings.Contains(text, "Warning: there are too few") {
+	if !strings.Contains(text, "LIMIT") || !strings.Contains(text, "api,project,deliver,console") || strings.Contains(text, "Warning: there are too few") {
 		t.Errorf("%s", text)
 	}
 

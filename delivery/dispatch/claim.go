@@ -366,7 +366,7 @@ func (d *Dispatcher) replaceLease(ctx context.Context, old string) string {
 		}
 		if err == nil {
 			d.outages.taking.LogTransition(ctx, nil)
-			d.logger.WarnContext(ctx, "the lease for delivering was lost; took a new one, and claiming webhooks again")
+			d.logger.WarnContext(ctx, "this process lost its lease for delivering; it has taken a new one and claims webhooks again")
 			d.post(scheduler.LeaseTaken{Lease: lease, At: at})
 			return lease
 		}

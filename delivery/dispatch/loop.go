@@ -218,7 +218,7 @@ func newOutages(logger *slog.Logger) *outages {
 		outage           *periodic.Outage
 		failing, working string
 	}{
-		{&o.searching, "cannot search for webhooks with something to deliver; trying again until it works", "webhooks with something to deliver are found again"},
+		{&o.searching, "cannot search for webhooks with something to deliver; trying again until it works", "the search for webhooks with something to deliver works again"},
 		{&o.claiming, "cannot claim webhooks; trying again until it works", "webhooks are claimed again"},
 		{&o.reading, "cannot read what is to be delivered; trying again until it works", "what is to be delivered is read again"},
 		{&o.renewing, "cannot renew the lease for delivering; trying again until it works", "the lease for delivering is renewed again"},

@@ -165,7 +165,7 @@ func (m *Mailer) Run(ctx context.Context) {
 	if m.client == nil {
 		look = m.keepUnsent
 	}
-	outage := periodic.Outage{Logger: m.logger, Failing: "cannot look for mails to send; trying again until it works", Working: "mails to send are found again"}
+	outage := periodic.Outage{Logger: m.logger, Failing: "cannot look for mails to send; trying again until it works", Working: "the search for mails to send works again"}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

@@ -506,7 +506,7 @@ func (t tiles) ReadTiles(list []tlog.Tile) ([][]byte, error) {
 // sweep finds trees without a cosignature that Grown was not called for: this process was down, or
 // another process built them.
 func (a *asker) sweep(ctx context.Context) {
-	outage := periodic.Outage{Logger: a.reading.Logger, Failing: "cannot look for checkpoints that a witness has to cosign", Working: "checkpoints that a witness has to cosign are found again"}
+	outage := periodic.Outage{Logger: a.reading.Logger, Failing: "cannot look for checkpoints that a witness has to cosign", Working: "the search for checkpoints that a witness has to cosign works again"}
 	after := ""
 	for {
 		found, last, err := eventtree.FindUncosigned(ctx, a.cfg.Pool, a.id, a.cfg.Host, after, sweepWorkspaces)

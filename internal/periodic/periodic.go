@@ -34,12 +34,12 @@ func (o *Outage) LogTransition(ctx context.Context, err error, attributes ...any
 			return
 		}
 		if n := outages.Add(1); o.number.CompareAndSwap(0, n) {
-			o.Logger.WarnContext(ctx, o.Failing, "error", err, "outage", n)
+			o.Logger.WarnContext(ctx, o.Failing, "error", err, "outage_number", n)
 		}
 		return
 	}
 	if n := o.number.Swap(0); n != 0 {
-		o.Logger.InfoContext(ctx, o.Working, append(slices.Clip(attributes), "outage", n)...)
+		o.Logger.InfoContext(ctx, o.Working, append(slices.Clip(attributes), "outage_number", n)...)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestRun(t *testing.T) {
 		}
 		var numbers []string
 		for _, line := range log.Lines() {
-			_, number, _ := strings.Cut(line, " outage=")
+			_, number, _ := strings.Cut(line, " outage_number=")
 			numbers = append(numbers, number)
 		}
 		if len(numbers) != 4 || numbers[0] == "" || numbers[0] != numbers[1] || numbers[2] != numbers[3] || numbers[0] == numbers[2] {

@@ -361,8 +361,8 @@ func (d *Directory) Run(ctx context.Context) error {
 	p := &poller{seen: -1}
 	periodic.Run(ctx, d.cfg.PollEvery, &periodic.Outage{
 		Logger:  d.cfg.Log,
-		Failing: "changes of API keys are not seen; every request asks the database until they are",
-		Working: "changes of API keys are seen again",
+		Failing: "this process cannot see changes of API keys; until it can, it asks the database at every request",
+		Working: "this process sees changes of API keys again",
 	}, func(ctx context.Context) error { return d.poll(ctx, p) }, d.cfg.OnPoll)
 	return nil
 }

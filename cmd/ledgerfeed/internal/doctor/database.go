@@ -280,7 +280,7 @@ func checkLocks(ctx context.Context, x *examination) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the locks: %w", err)
 	}
-	return ofSessions(ctx, x, list, fmt.Sprintf("none has stopped others for %v", longLock))
+	return ofSessions(ctx, x, list, fmt.Sprintf("no session has blocked others for %v", longLock))
 }
 
 // keptLog is how much of the write-ahead log may be kept for a replica.

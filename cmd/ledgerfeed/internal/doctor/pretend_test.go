@@ -121,7 +121,7 @@ func TestLongProjection(t *testing.T) {
 func TestLockedTable(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	p.finds("locks", OK, "none has stopped others")
+	p.finds("locks", OK, "no session has blocked others")
 	p.pretends(`
 		CREATE VIEW public.pg_stat_activity AS
 		SELECT datname, pid, application_name, usename, client_addr, backend_type, backend_start, state, query, wait_event_type,

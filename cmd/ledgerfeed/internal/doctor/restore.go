@@ -97,7 +97,7 @@ func checkRestoredLog(ctx context.Context, x *examination) ([]Finding, error) {
 	return append(list, Finding{
 		Level: Warning, Text: fmt.Sprintf("%s in %s; the newest %d of each have the right chain; the newest of all, other than entries that forget people, was appended on %s", plural.Of(entries, "entry", "entries"), plural.Of(workspaces, "workspace", "workspaces"), chained, domain.FormatTime(newest.UTC().Truncate(time.Millisecond))),
 		Do: "ledgerfeed verify proves all of it. Tell producers that what they appended later is not in the log: producers that keep the ids offer it again. " +
-			"Followers' cursors of later are refused with 400, which says what to read again; older ones go on",
+			"A follower's cursor from after that time gets 400, which says what to read again. Older cursors continue",
 	}), nil
 }
 
@@ -147,7 +147,7 @@ func checkRestoredPeople(ctx context.Context, x *examination) ([]Finding, error)
 			return ok("%s; the log has no values about anybody", text), nil
 		}
 		return []Finding{{
-			Level: Warning, Text: fmt.Sprintf("%s; people who were forgotten after the backup are back, and there is no list of them at %s", text, name),
+			Level: Warning, Text: fmt.Sprintf("%s in this log. People who were forgotten after the backup are back. There is no list of them at %s", text, name),
 			Do: "before you tell producers anything: ledgerfeed append --forgotten FILE, with the list that ledgerfeed person forget or person list has written; then ledgerfeed doctor --after-restore --list FILE",
 		}}, nil
 	case err != nil:
@@ -208,13 +208,13 @@ func checkRestoredAccess(ctx context.Context, x *examination) ([]Finding, error)
 	if keys == 0 && people == 0 {
 		return ok("no key works, and nobody is signed in to the console"), nil
 	}
-	since := "which the audit trail does not tell"
+	since := "The audit trail does not say when this last changed"
 	if last != nil {
-		since = "which is of " + domain.FormatTime(last.UTC().Truncate(time.Millisecond))
+		since = "This last changed on " + domain.FormatTime(last.UTC().Truncate(time.Millisecond))
 	}
 	return []Finding{{
-		Level: Warning, Text: fmt.Sprintf("%s and %s signed in to the console, as at the last change of them, %s", plural.Of(keys, "key works", "keys work"), plural.Of(people, "person is", "people are"), since),
-		Do: "what was revoked, rotated or deleted later has to be again (key revoke, webhook rotate-secret, webhook delete), what was made later is gone; DELETE FROM console_session signs everybody out",
+		Level: Warning, Text: fmt.Sprintf("%s and %s signed in to the console. %s", plural.Of(keys, "key works", "keys work"), plural.Of(people, "person is", "people are"), since),
+		Do: "revoke, rotate or delete again what was revoked, rotated or deleted later (key revoke, webhook rotate-secret, webhook delete). What was made later is gone. DELETE FROM console_session signs everybody out",
 	}}, nil
 }
 

@@ -48,10 +48,10 @@ func TestAfterRestore(t *testing.T) {
 	for key, revoked := range map[string]*time.Time{"key_1": nil, "key_2": new(time.Now())} {
 		p.exec(`INSERT INTO api_key (workspace_id, key_id, name, permissions, created_at, revoked_at) VALUES ('acme', $1, 'k', '{}', now(), $2)`, key, revoked)
 	}
-	p.after("restored access", Warning, "1 key works and 0 people are signed in to the console, as at the last change of them, which the audit trail does not tell")
+	p.after("restored access", Warning, "1 key works and 0 people are signed in to the console. The audit trail does not say when this last changed")
 	p.exec(`INSERT INTO console_audit (workspace_id, at, audit_id, person, via, action, object_id, object_name, detail)
 		VALUES ('acme', '2026-10-02T09:15:00Z', gen_random_uuid(), 'somebody', 'command', 'key.create', 'key_1', 'k', '')`)
-	p.after("restored access", Warning, "which is of 2026-10-02T09:15:00.000Z")
+	p.after("restored access", Warning, "This last changed on 2026-10-02T09:15:00.000Z")
 
 	p.exec(`UPDATE webhook_cursor SET position = 9`)
 	p.after("restored positions", Error, "0 checkpoints and 1 webhook are ahead")
@@ -81,8 +81,7 @@ func TestRestoredPeople(t *testing.T) {
 		record := testkit.Must(domain.NewDraft("acme", "client.recorded", []byte(`{"client_id":"c","name":"n"}`)))(t)
 		testkit.Must(log.Append(t.Context(), record, forget("c")))(t)
 	}
-	const one = "1 person is forgotten, and for 1 of them the deletion has not ended; "
-	p.after("restored people", Warning, one+"people who were forgotten after the backup are back, and there is no list of them at ")
+	p.after("restored people", Warning, "1 person is forgotten, and for 1 of them the deletion has not ended in this log. People who were forgotten after the backup are back. There is no list of them at ")
 
 	p.exec(`ALTER TABLE event_log DISABLE TRIGGER ALL`)
 	p.exec(`UPDATE event_log SET appended_at = '2026-10-02T09:15:00Z' WHERE type = 'client.recorded'`)

@@ -170,7 +170,7 @@ func checkPeople(ctx context.Context, x *examination) ([]Finding, error) {
 	if len(list) > 0 {
 		return list, nil
 	}
-	return ok("no deletion of detached values is late, and no id looks like a name"), nil
+	return ok("values of forgotten people are deleted in time; no id looks like a name"), nil
 }
 
 // mostPeople is how many ids of each kind of party checkPeople looks at.
@@ -230,7 +230,7 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	case len(lags) == 0:
 		return ok("there is none"), nil
 	default:
-		return ok("%s", plural.Of(len(lags), "webhook, which neither fails nor is late", "webhooks, none of which fails or is late")), nil
+		return ok("%s", plural.Of(len(lags), "webhook: it neither fails nor is late", "webhooks: none fails or is late")), nil
 	}
 }
 
@@ -294,7 +294,7 @@ func checkRelays(ctx context.Context, x *examination) ([]Finding, error) {
 		return ok("there is none"), nil
 	}
 	if len(list) == 0 {
-		return ok("%s", plural.Of(len(relays), "relay, which is not late", "relays, none of which is late")), nil
+		return ok("%s", plural.Of(len(relays), "relay: it is not late", "relays: none is late")), nil
 	}
 	return list, nil
 }

@@ -72,7 +72,7 @@ func WriteGroups(out io.Writer, groups []anomaly.Group) error {
 		return err
 	}
 	var reasons []domain.Reason
-	err := cli.Table(out, "WORKSPACE\tREASON\tTYPE\tENTRIES\tACKNOWLEDGED\tPOSITIONS\tTHE LAST ABOUT", groups, func(g *anomaly.Group) string {
+	err := cli.Table(out, "WORKSPACE\tREASON\tTYPE\tENTRIES\tACKNOWLEDGED\tPOSITIONS\tLAST OBJECT", groups, func(g *anomaly.Group) string {
 		if !slices.Contains(reasons, g.Reason) {
 			reasons = append(reasons, g.Reason)
 		}

@@ -16,7 +16,7 @@ func writeConnections(out io.Writer, u *service.ServerUse, pooled bool) error {
 	if len(u.Processes) == 0 {
 		fmt.Fprintln(out, "\nNo process that serves is connected.")
 	} else {
-		err := cli.Table(out, "\nPROCESS\tADDRESS\tCONNECTIONS\tAT MOST\tROLES", u.Processes, func(p *service.Process) string {
+		err := cli.Table(out, "\nPROCESS\tADDRESS\tCONNECTIONS\tLIMIT\tROLES", u.Processes, func(p *service.Process) string {
 			return fmt.Sprintf("%s\t%s\t%d\t%d\t%s", cmp.Or(p.Mark, "-"), cmp.Or(p.Address, "-"), p.Connections, p.Most, strings.Join(p.Roles, ","))
 		})
 		if err != nil {

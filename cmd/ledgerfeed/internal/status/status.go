@@ -142,7 +142,7 @@ func writeAnomalies(out io.Writer, groups []anomaly.Group) error {
 	if len(groups) == 0 {
 		return nil
 	}
-	err := cli.Table(out, "\nANOMALIES OF\tREASON\tTYPE\tENTRIES\tPOSITIONS\tTHE LAST ABOUT", groups, func(g *anomaly.Group) string {
+	err := cli.Table(out, "\nWORKSPACE\tREASON\tTYPE\tENTRIES\tPOSITIONS\tLAST OBJECT", groups, func(g *anomaly.Group) string {
 		return fmt.Sprintf("%s\t%s\t%s\t%d\t%d – %d\t%s %s", g.WorkspaceID, g.Reason, g.Type, g.Count, g.FirstPosition, g.LastPosition, g.LastObjectType, g.LastObjectID)
 	})
 	if err != nil {
