@@ -34,6 +34,27 @@ func TestLinksInDocuments(t *testing.T) {
 	}
 }
 
+// brokenTable is the line below a table's head in the middle of another line, where wrapping has put
+// it.
+var brokenTable = regexp.MustCompile(`\S.*\| \|:?--`)
+
+// TestTablesInDocuments: each row of a table has a line of its own.
+func TestTablesInDocuments(t *testing.T) {
+	t.Parallel()
+	if !brokenTable.MatchString("   | a | b | |---|---| | c") || brokenTable.MatchString("| | |\n|---|---|") {
+		t.Error("the pattern is wrong")
+	}
+	for _, name := range markdown(t) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line := brokenTable.FindString(string(text)); line != "" {
+			t.Errorf("%s: a table in one line: %s", name, line)
+		}
+	}
+}
+
 // TestREADMELeadsToEverything: each document is reached from README.md.
 func TestREADMELeadsToEverything(t *testing.T) {
 	t.Parallel()
