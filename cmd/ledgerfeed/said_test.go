@@ -146,6 +146,26 @@ func TestAFailingWebhookIsCalledSo(t *testing.T) {
 	}
 }
 
+// TestTheFirstStepIsSaid: serve on an empty database says what to do next, and only there.
+func TestTheFirstStepIsSaid(t *testing.T) {
+	t.Parallel()
+	const said = `level=INFO msg="there is no workspace yet. Create one`
+	url := testkit.NewDatabase(t)
+	p := startProcess(t, command(t, url, "serve", "--roles", "api"))
+	p.await(said)
+	p.stop()
+	if log := p.log.String(); strings.Index(log, said) < strings.Index(log, "msg=listening") {
+		t.Errorf("it is said before the process listens:\n%s", log)
+	}
+	succeed(t, url, "workspace", "create", "--id", "acme")
+	p = startProcess(t, command(t, url, "serve", "--roles", "api"))
+	apiOf(p)
+	p.stop()
+	if strings.Contains(p.log.String(), said) {
+		t.Errorf("it is said although there is a workspace:\n%s", p.log)
+	}
+}
+
 // TestTheBrandIsSaidBeforeTheFirstKey: it cannot be changed afterwards.
 func TestTheBrandIsSaidBeforeTheFirstKey(t *testing.T) {
 	t.Parallel()

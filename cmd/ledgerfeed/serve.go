@@ -75,6 +75,7 @@ cells, only the cell that waits is not served.`,
 			case err != nil:
 				return err
 			}
+			s.SayFirstStep()
 			running = true
 			return s.Run(ctx)
 		}),

@@ -153,7 +153,9 @@ func TestFindings(t *testing.T) {
 	t.Run("brand", func(t *testing.T) {
 		t.Parallel()
 		p := newPatient(t, "LEDGERFEED_BRAND=Blue-Door")
+		p.finds("API keys", OK, "there is no workspace yet. Create one, and a key for those who read it: ledgerfeed workspace create --id")
 		p.exec(`SELECT workspace_create('acme', 'Acme', now())`)
+		p.finds("API keys", OK, "none can be used: ledgerfeed key create makes one")
 		add := func(id, prefix, secretEnds string) {
 			t.Helper()
 			p.exec(`INSERT INTO api_key (workspace_id, key_id, name, permissions, created_at) VALUES ('acme', $1, 'r', '{}', now())`, id)

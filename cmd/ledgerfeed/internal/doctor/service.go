@@ -16,6 +16,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/wneessen/go-mail"
 
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
@@ -344,6 +345,9 @@ func checkIngestsElsewhere(ctx context.Context, x *examination) ([]Finding, erro
 
 // checkAPIKeys looks at the keys of readers.
 func checkAPIKeys(ctx context.Context, x *examination) ([]Finding, error) {
+	if step, err := operate.FirstStep(ctx, x.pool); err != nil || step != "" {
+		return ok("%s", step), err
+	}
 	return checkBrand(ctx, x, "", "ledgerfeed key list", `
 		SELECT s.prefix FROM api_key k JOIN api_key_secret s USING (workspace_id, key_id)
 		 WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > $1) AND NOT s.ended AND (s.ends_at IS NULL OR s.ends_at > $1)`)
@@ -371,6 +375,9 @@ func checkBrand(ctx context.Context, x *examination, lead, list, prefixes string
 		x.env.Clock(), lead+x.env.Settings.Brand.KeyPrefix()).Scan(&live, &refused, &brand)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the keys: %w", err)
+	}
+	if live == 0 && lead == "" {
+		return ok("none can be used: ledgerfeed key create makes one"), nil
 	}
 	if refused == 0 {
 		return ok("%d can be used", live), nil

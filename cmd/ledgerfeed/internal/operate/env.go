@@ -298,3 +298,12 @@ func BrandNotice(ctx context.Context, of brand.Brand, pool pg.DB) (string, error
 	}
 	return fmt.Sprintf("API keys, the User-Agent and the header names of webhooks begin with %s, because LEDGERFEED_BRAND is not set; it cannot be changed once there are keys", of), nil
 }
+
+// FirstStep says how to begin on a database without a workspace; empty: there is one.
+func FirstStep(ctx context.Context, pool pg.DB) (string, error) {
+	var there bool
+	if err := pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM workspace)`).Scan(&there); err != nil || there {
+		return "", err
+	}
+	return "there is no workspace yet. Create one, and a key for those who read it: ledgerfeed workspace create --id acme, then ledgerfeed key create --workspace acme --name reader --scopes invoices:read", nil
+}

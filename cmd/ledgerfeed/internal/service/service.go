@@ -113,6 +113,17 @@ func (s *Service) Add(name string, run func(context.Context) error) {
 	s.components = append(s.components, component{name, run})
 }
 
+// SayFirstStep makes the process log, once it serves, how to begin on a database without a workspace.
+func (s *Service) SayFirstStep() {
+	s.Add("first step", func(ctx context.Context) error {
+		if step, err := operate.FirstStep(ctx, s.shared); err == nil && step != "" {
+			s.env.Logger.InfoContext(ctx, step)
+		}
+		<-ctx.Done()
+		return nil
+	})
+}
+
 // flushTimeout bounds the last notifications to other processes.
 const flushTimeout = time.Second
 
