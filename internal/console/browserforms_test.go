@@ -77,6 +77,8 @@ func TestZonesAndCopiesInTheBrowser(t *testing.T) {
 		b.all("times have the reader's zone on hover", "time", `(e) => /E[SD]T · .* UTC$/.test(e.title) && !/UTC|E[SD]T/.test(e.textContent)`)
 		b.until("the page names it once", `document.body.innerText.match(/Times are in E[SD]T\./g).length === 1`)
 	}
+	b.visit("/webhooks/" + well + "/missed")
+	b.until("a field that takes a time names the zone", `/^Since \(E[SD]T\)$/.test(document.querySelector("label.moment span").innerText)`)
 	b.visit("/webhooks/" + well)
 	for _, name := range []string{"clipboard-read", "clipboard-write"} {
 		b.do(call(browser.SetPermission, browser.SetPermissionParams{
