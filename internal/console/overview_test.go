@@ -162,7 +162,32 @@ func TestOverviewSaysThatDataIsBehind(t *testing.T) {
 	s.exec(`UPDATE log_checkpoint SET position = position - 7 WHERE workspace_id = $1`, acme)
 	p.get("/").has("7 changes not shown yet")
 	s.exec(`UPDATE log_checkpoint SET quarantined = true WHERE workspace_id = $1`, acme)
-	p.get("/").has("The data has stopped at an entry")
+	p.get("/").has(stopped)
+}
+
+// stopped is what pages of data say of a workspace that is quarantined.
+const stopped = "The data has stopped at an entry"
+
+// TestPagesOfDataSayThatItHasStopped: nobody takes what has stopped for what is. Other pages have the
+// menu's mark alone.
+func TestPagesOfDataSayThatItHasStopped(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.seed(acme)
+	p, other := s.signIn(acme, session.Viewer), s.signIn(beta, session.Viewer)
+	pages := []string{"/data", "/data/invoices", "/data/invoices/in_1", "/events", "/search?q=nobody", "/search"}
+	for _, path := range pages {
+		p.get(path).status(http.StatusOK).hasNot(stopped)
+	}
+	s.exec(`UPDATE log_checkpoint SET quarantined = true WHERE workspace_id = $1`, acme)
+	for _, path := range pages {
+		if n := strings.Count(p.get(path).status(http.StatusOK).has(mark).body, stopped); n != 1 {
+			t.Errorf("%s says it %d times", path, n)
+		}
+	}
+	p.get("/events?live=1").status(http.StatusOK).hasNot(stopped) // the page around it says so
+	p.get("/audit").status(http.StatusOK).has(mark).hasNot(stopped)
+	other.get("/data").status(http.StatusOK).hasNot(stopped)
 }
 
 // TestMenuDoesNotWait: while somebody has locked the webhooks, pages about other things

@@ -198,20 +198,20 @@ func (p *Overview) expiring(ctx context.Context, workspaceID string, now time.Ti
 }
 
 // NeedsAttention reports whether a webhook is failing, paused or off, a key expires soon, or
-// projection stopped before an entry that fails. It reads few rows, because the menu of every page
-// needs it.
-func (p *Overview) NeedsAttention(ctx context.Context, s *session.Session, now time.Time) (needed bool, err error) {
+// projection stopped before an entry that fails, and whether the last is so. It reads few rows,
+// because the menu of every page needs it.
+func (p *Overview) NeedsAttention(ctx context.Context, s *session.Session, now time.Time) (needed, stopped bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.BesideTimeout)
 	defer cancel()
 	err = p.Pool.QueryRow(ctx, `
 		SELECT EXISTS (SELECT FROM webhook WHERE workspace_id = $1 AND (state <> 'on' OR failing_since IS NOT NULL))
-		    OR EXISTS (SELECT FROM api_key WHERE workspace_id = $1 AND revoked_at IS NULL AND expires_at > $2 AND expires_at <= $3)
-		    OR EXISTS (SELECT FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $4 AND quarantined)`,
-		s.WorkspaceID, now, now.Add(soon), eventlog.ReadModels).Scan(&needed)
+		    OR EXISTS (SELECT FROM api_key WHERE workspace_id = $1 AND revoked_at IS NULL AND expires_at > $2 AND expires_at <= $3),
+		       EXISTS (SELECT FROM log_checkpoint WHERE workspace_id = $1 AND consumer = $4 AND quarantined)`,
+		s.WorkspaceID, now, now.Add(soon), eventlog.ReadModels).Scan(&needed, &stopped)
 	if err != nil {
-		return false, fmt.Errorf("cannot look what needs attention: %w", err)
+		return false, false, fmt.Errorf("cannot look what needs attention: %w", err)
 	}
-	return needed, nil
+	return needed || stopped, stopped, nil
 }
 
 // charts holds the charts of a time range, and the lists next to them.

@@ -71,7 +71,7 @@ func (r *Request) Warn(message string, err error) {
 // View is the template data of every page.
 type View struct {
 	Title   string
-	Section string // menu section: overview, keys, webhooks, events, data, requests, anomalies, audit
+	Section string // menu section: overview, keys, webhooks, events, data, requests, anomalies, audit, settings; search
 	Session *session.Session
 	Now     time.Time
 	Flash   string // says what was just done; empty: nothing
@@ -82,6 +82,7 @@ type View struct {
 	Framed         bool   // in a product's frame
 	AnomaliesWait  bool   // there are unacknowledged anomalies that the session may see
 	NeedsAttention bool   // something on the overview needs attention
+	Stopped        bool   // the page shows data, which has stopped at an entry
 }
 
 // Show answers with a page. A page that refreshes a part of itself gets only that part, which its
@@ -104,22 +105,24 @@ func (r *Request) ShowStatus(status int, page string, v View) error {
 	if r.Live() && t.Lookup("live") != nil {
 		part = "live"
 	} else if r.Session != nil && !v.Wide {
-		v.AnomaliesWait, v.NeedsAttention = r.marks()
+		var stopped bool
+		v.AnomaliesWait, v.NeedsAttention, stopped = r.marks()
+		v.Stopped = stopped && (v.Section == "data" || v.Section == "events" || v.Section == "search")
 	}
 	return r.write(status, t, page, part, &v)
 }
 
-// marks returns the marks in the menu. It leaves out a mark that it cannot read, because the page
-// is about something else.
-func (r *Request) marks() (anomaliesWait, needsAttention bool) {
+// marks returns the marks in the menu, and whether the data has stopped. It leaves out a mark that it
+// cannot read, because the page is about something else.
+func (r *Request) marks() (anomaliesWait, needsAttention, stopped bool) {
 	anomaliesWait, err := r.site.AnomaliesWait(r.Context(), r.Session, r.Now)
 	if err != nil {
 		r.Warn("cannot look whether anomalies wait", err)
 	}
-	if needsAttention, err = r.site.NeedsAttention(r.Context(), r.Session, r.Now); err != nil {
+	if needsAttention, stopped, err = r.site.NeedsAttention(r.Context(), r.Session, r.Now); err != nil {
 		r.Warn("cannot look whether something needs attention", err)
 	}
-	return anomaliesWait, needsAttention
+	return anomaliesWait, needsAttention, stopped
 }
 
 // ShowPart answers with one part of a page's file.

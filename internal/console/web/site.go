@@ -46,9 +46,9 @@ type Site struct {
 	// AnomaliesWait reports whether there are unacknowledged anomalies that a session may see. The
 	// menu of every page shows it.
 	AnomaliesWait func(context.Context, *session.Session, time.Time) (bool, error)
-	// NeedsAttention reports whether something on the overview needs attention. The menu shows it,
-	// too.
-	NeedsAttention func(context.Context, *session.Session, time.Time) (bool, error)
+	// NeedsAttention reports whether something on the overview needs attention, which the menu shows,
+	// and whether the data has stopped, which every page of data says.
+	NeedsAttention func(context.Context, *session.Session, time.Time) (needed, stopped bool, err error)
 
 	pages map[string]*template.Template // by name; each includes the layout and the shared parts
 }
