@@ -58,6 +58,13 @@ func TestRecover(t *testing.T) {
 	o.clock.Advance(time.Hour)
 	o.awaitAttempts(7) // these have failed for good
 	later := o.clock.Now().Add(time.Second)
+	lost := testkit.Must(o.w.Lost(t.Context(), o.store, 100))(t)
+	if r := testkit.Must(o.store.CountRecovery(t.Context(), o.w.ID, lost.Since, nil))(t); lost.Messages != 3 || lost.More || r.Failed != 3 || lost.Since.Before(began.Add(time.Minute)) {
+		t.Errorf("lost: %+v, of which %d are sent again", lost, r.Failed)
+	}
+	if l := testkit.Must(o.w.Lost(t.Context(), o.store, 2))(t); l.Messages != 2 || !l.More || l.Since.After(began) {
+		t.Errorf("lost, when not all is counted: %+v", l)
+	}
 	o.clock.Advance(time.Minute)
 	waiting := o.append("invoice.reversed", 3)
 	o.awaitAttempts(10)
@@ -98,6 +105,9 @@ func TestRecover(t *testing.T) {
 	o.awaitAttempts(18)
 	if r := testkit.Must(o.store.Recover(t.Context(), o.w.ID, began, &outside))(t); r.Pending+r.Failed != 0 {
 		t.Errorf("twice: %+v", r)
+	}
+	if l := testkit.Must(o.w.Lost(t.Context(), o.store, 100))(t); l != nil {
+		t.Errorf("lost after all was sent: %+v", l)
 	}
 }
 

@@ -46,6 +46,30 @@ func (r *Window) Count(ctx context.Context, tx pgx.Tx, kept time.Time) (pending,
 	return pending, failed, nil
 }
 
+// CountFailed counts what has ended without success after a time, as Count does, and finds the oldest
+// position of it. It examines the newest failed and cancelled deliveries, up to most of each; more reports
+// whether there may be others.
+func (r *Window) CountFailed(ctx context.Context, tx pgx.Tx, kept time.Time, most int) (failed, oldest int64, more bool, err error) {
+	// One statement for each state: the index of what has not succeeded has the state before the time.
+	// Newer deliveries of an event are looked for within a day, because the table has a partition for each
+	// day: an event gets a second one only from a process that made it at the same time.
+	const newest = `(SELECT d.workspace_id, d.webhook_id, d.position, d.created_at, d.event_type FROM webhook_delivery d
+		  WHERE d.workspace_id = $1 AND d.webhook_id = $2 AND d.created_at > $5 AND d.state = '%s' AND d.state <> 'succeeded'
+		  ORDER BY d.created_at DESC, d.position DESC LIMIT $6)`
+	err = tx.QueryRow(ctx, `
+		WITH q AS MATERIALIZED (`+fmt.Sprintf(newest, "failed")+` UNION ALL `+fmt.Sprintf(newest, "cancelled")+`), lost AS (
+			SELECT q.position FROM q WHERE q.position > $3 AND q.position <= $4 AND q.event_type <> 'test.ping'
+			   AND NOT EXISTS (SELECT FROM webhook_delivery n
+			                    WHERE n.workspace_id = q.workspace_id AND n.webhook_id = q.webhook_id AND n.position = q.position
+			                      AND n.created_at > q.created_at AND n.created_at < q.created_at + interval '1 day'))
+		SELECT count(*), coalesce(min(position), 0), (SELECT count(*) >= $6 FROM q) FROM lost`,
+		r.WorkspaceID, r.WebhookID, r.After, r.To, kept, most).Scan(&failed, &oldest, &more)
+	if err != nil {
+		return 0, 0, false, fmt.Errorf("count what failed to %s: %w", r.WebhookID, err)
+	}
+	return failed, oldest, more, nil
+}
+
 // dueAt is the SQL of when a delivery becomes due: now, which is $6, or before, so that the oldest event
 // comes first.
 const dueAt = `$6::timestamptz - least($4 - c.position, 3600000000) * interval '1 microsecond'`

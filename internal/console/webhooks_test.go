@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -262,6 +263,13 @@ func TestMissedAfterALongOutage(t *testing.T) {
 	p, here := s.signIn(acme, session.Admin), "/webhooks/"+hook+"/missed"
 	p.get(here).status(http.StatusOK).has("<strong>1</strong> message waits for another attempt, and <strong>1</strong> has failed", "Send them all now").hasNot("Nothing was missed", "earlier")
 	s.exec(`UPDATE webhook SET failing_since = NULL`)
+	again := regexp.MustCompile(`<span>1 message was never delivered. <a href="([^"]*)">Send it again</a>`).FindStringSubmatch(p.get("/webhooks/" + hook).body)
+	if again == nil {
+		t.Fatal("the page of a webhook that works again does not say what it never got")
+	}
+	p.get(html.UnescapeString(again[1])).status(http.StatusOK).has("<strong>1</strong> has failed", "Send them all now")
+	s.signIn(acme, session.Viewer).get("/webhooks/" + hook).has("1 message was never delivered.").hasNot("again</a>")
+	p.get("/").has("Needs attention", "works, but 1 message was never delivered.")
 	p.get(here).status(http.StatusOK).has("<strong>1</strong> message waits for another attempt, and <strong>0</strong> have failed",
 		"1 message that waits is about earlier events. Choose an earlier time to send it too.").hasNot("Nothing was missed", "now</button>")
 	p.get(here+"?since="+published.UTC().Add(-time.Hour).Format("2006-01-02T15:04")).status(http.StatusOK).has("<strong>1</strong> has failed", "Send them all now").hasNot("earlier")

@@ -67,6 +67,9 @@ const (
 	// mostKeys is how many keys are listed as about to expire, and how many are shown with their
 	// use.
 	mostKeys = 10
+	// mostLostOfEach is how many failed deliveries of each webhook are examined. The webhook's page
+	// counts more.
+	mostLostOfEach = 50
 	// late is how far the data may be behind before the page says so.
 	late = time.Minute
 )
@@ -81,6 +84,7 @@ type state struct {
 	Mail        bool                         // the service sends mail
 	Told        int                          // addresses that get mail about webhooks
 	Backlogs    map[string]*delivery.Backlog // of paused webhooks, by id
+	Lost        map[string]*delivery.Lost    // what webhooks that work never got, by id
 	Expiring    []expiringKey
 	Requests    int64 // since midnight, UTC
 	Errors      int64 // those of Requests with a status of 400 or above
@@ -113,7 +117,7 @@ type expiringKey struct {
 
 func (p *Overview) state(r *web.Request) (*state, error) {
 	ctx, workspaceID := r.Context(), r.Session.WorkspaceID
-	s := &state{Mail: p.Mail, Backlogs: map[string]*delivery.Backlog{}}
+	s := &state{Mail: p.Mail, Backlogs: map[string]*delivery.Backlog{}, Lost: map[string]*delivery.Lost{}}
 	workspace, err := p.Workspaces.Get(ctx, workspaceID)
 	if err != nil {
 		return nil, err
@@ -137,6 +141,13 @@ func (p *Overview) state(r *web.Request) (*state, error) {
 			s.Failing++
 		default:
 			s.On++
+			lost, err := w.Lost(ctx, p.Webhooks, mostLostOfEach)
+			if err != nil {
+				return nil, err
+			}
+			if lost != nil {
+				s.Lost[w.ID] = lost
+			}
 		}
 	}
 	if s.Expiring, err = p.expiring(ctx, workspaceID, r.Now); err != nil {

@@ -200,6 +200,7 @@ const deliveriesPageSize = 25
 type webhookBody struct {
 	Webhook    webhooksRow
 	Failing    *delivery.Failing // nil: the webhook is off or not failing
+	Lost       *delivery.Lost    // nil: the webhook is off or paused, or got everything
 	Chart      *web.Chart
 	Outcomes   []outcomeRow // of the failed attempts
 	Deliveries []listedDelivery
@@ -214,6 +215,19 @@ type webhookBody struct {
 	Here       string // address of the first page with these filters
 	This       string // address of this page
 	web.Pager
+}
+
+// mostLost is how many failed deliveries, and cancelled ones, the page of a webhook examines.
+const mostLost = 100
+
+// SendAgain is the address of the page that sends what failed or waits. It begins with what was lost
+// first, unless the webhook has been failing for longer.
+func (b *webhookBody) SendAgain() string {
+	page := "/webhooks/" + b.Webhook.ID + "/missed"
+	if b.Lost == nil || !b.Webhook.FailingSince.IsZero() && b.Lost.Since.After(b.Webhook.FailingSince.Time) {
+		return page
+	}
+	return web.Address(page, "since", b.Lost.Since.Truncate(time.Minute).Format(time.RFC3339))
 }
 
 // listedDelivery is a delivery with what its event is about.
@@ -276,6 +290,11 @@ func (p *Webhooks) webhookPage(r *web.Request) error {
 		}
 		if body.Failing, err = w.Failing(r.Context(), p.Store); err != nil {
 			return err
+		}
+		if w.On() && !w.Paused() {
+			if body.Lost, err = w.Lost(r.Context(), p.Store, mostLost); err != nil {
+				return err
+			}
 		}
 		if body.Chart, err = p.attemptsChart(r.Context(), r.Session.WorkspaceID, w.ID, r.Now); err != nil {
 			return err
