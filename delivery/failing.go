@@ -16,6 +16,7 @@ type Failing struct {
 	Last    *AttemptView // the last attempt; nil: it is no longer kept
 	Waiting int          // deliveries that wait for another attempt, up to forecastDeliveries of them
 	Retries int          // retries still scheduled for the pending deliveries, up to forecastDeliveries of them
+	Ends    time.Time    // when the last of Retries is made; zero: there are none
 	OffAt   time.Time    // when it is turned off at the latest if every retry fails; zero: the retries end before that
 }
 
@@ -50,7 +51,9 @@ func (w *Webhook) Failing(ctx context.Context, s *Store) (*Failing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the retries of %s: %w", w.ID, err)
 	}
-	f.Waiting, f.Retries = waiting, len(attempts)
+	if f.Waiting, f.Retries = waiting, len(attempts); f.Retries > 0 {
+		f.Ends = attempts[f.Retries-1].Ended
+	}
 	f.OffAt = health.TurnOffAt(attempts, s.cfg.Settings.TurnOffAfter)
 	return f, nil
 }

@@ -47,6 +47,13 @@ func TestFailingSaysWhenItEnds(t *testing.T) {
 		if f.Last == nil || !strings.HasPrefix(*f.Last.Error, "answered 502") || f.Retries != c.retries || f.Waiting != c.waiting {
 			t.Fatalf("%s: %+v, the last attempt %s", name, f, *f.Last.Error)
 		}
+		after := time.Duration(0)
+		for _, delay := range c.schedule {
+			after += delay
+		}
+		if ends := f.Ends.Sub(got.FailingSince.Time); len(c.schedule) > 0 && (ends < after-time.Minute || ends > after+time.Minute) || len(c.schedule) == 0 && !f.Ends.IsZero() {
+			t.Errorf("%s: the retries end at %v, %v after the first attempt, want %v", name, f.Ends, ends, after)
+		}
 		if c.off == 0 && !f.OffAt.IsZero() {
 			t.Errorf("%s: it is to be turned off at %v", name, f.OffAt)
 		}

@@ -139,7 +139,7 @@ func TestFailingNotice(t *testing.T) {
 	p := s.signIn(acme, session.Viewer)
 	p.get("/webhooks/"+well).status(http.StatusOK).has("The last attempt: no answer within 10 s.", "No retries are left. Nothing is sent until the next event").hasNot("is turned off by <")
 	s.waiting(well)
-	p.get("/webhooks/" + well).has("The remaining retries end before it would be turned off").hasNot("is turned off by <")
+	p.get("/webhooks/"+well).has("The last retry is <time", "count as failed. Once the receiver works again, send them from here.", "nothing succeeds for 3 days.").hasNot("is turned off by <")
 	s.turnsOffSoon(well)
 	p.get("/webhooks/"+well).has("It is turned off by <time", "unless a message succeeds", "3 messages wait for another attempt.").hasNot("Send again what failed or waits")
 	s.signIn(acme, session.Admin).get("/webhooks/" + well).has(`href="/webhooks/` + well + `/missed">Send again what failed or waits`)

@@ -20,6 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signaturecheck"
+	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
 )
 
 // Webhooks serves the pages of webhooks and their deliveries.
@@ -200,6 +201,7 @@ const deliveriesPageSize = 25
 type webhookBody struct {
 	Webhook    webhooksRow
 	Failing    *delivery.Failing // nil: the webhook is off or not failing
+	OffAfter   string            // how long without a success turns the webhook off, such as 3 days
 	Lost       *delivery.Lost    // nil: the webhook is off or paused, or got everything
 	Chart      *web.Chart
 	Outcomes   []outcomeRow // of the failed attempts
@@ -273,7 +275,7 @@ func (p *Webhooks) webhookPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	body := &webhookBody{Webhook: newRow(w), Types: domain.PublicTypes(), States: []string{
+	body := &webhookBody{Webhook: newRow(w), OffAfter: timespan.Text(p.Settings.TurnOffAfter), Types: domain.PublicTypes(), States: []string{
 		string(policy.Pending), string(policy.Succeeded), string(policy.Failed), string(policy.Cancelled),
 	}}
 	if err := body.listDeliveries(r, p.Store, p.Data); err != nil {
