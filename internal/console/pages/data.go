@@ -481,8 +481,8 @@ type filterField struct {
 // chip is a filter, with the address of the list without it, or with nothing but it.
 type chip struct{ Label, Address string }
 
-// timeNote says which rows a choice of time has, and where the others are that a person may mean.
-type timeNote struct {
+// note says which rows a choice has, and where the others are that a person may mean.
+type note struct {
 	Text  string
 	Other *chip // nil: there are none
 }
@@ -492,7 +492,7 @@ type dataListBody struct {
 	Table    *table
 	Filters  []filterField
 	Chips    []chip
-	Counts   []timeNote
+	Counts   []note
 	Presets  []chip
 	Wrong    bool    // a filter is wrong: its fault stands in place of rows, totals and files
 	Totals   *totals // nil: not asked for
@@ -659,12 +659,13 @@ func (b *dataListBody) filter(l *list, chosen url.Values, page *readapi.Page) {
 	}
 }
 
-// counts says which rows a period or days choose, because the two choose different ones.
-func (l *list) counts(chosen url.Values) (all []timeNote) {
+// counts says which rows a period or days choose, because the two choose different ones, and what is not
+// taken off the amounts of open invoices.
+func (l *list) counts(chosen url.Values) (all []note) {
 	rows := strings.ToLower(l.Name)
 	from, to := chosen.Get("date_from"), chosen.Get("date_to")
 	if period := chosen.Get("period"); period != "" {
-		c := timeNote{Text: "Only " + rows + " of the exact period " + period + "."}
+		c := note{Text: "Only " + rows + " of the exact period " + period + "."}
 		first, err := time.Parse("2006-01", period)
 		if err == nil {
 			c.Text += " Weekly periods in this month are not among them."
@@ -674,10 +675,13 @@ func (l *list) counts(chosen url.Values) (all []timeNote) {
 		}
 		all = append(all, c)
 	}
+	if chosen.Get("open") == "true" {
+		all = append(all, note{Text: "Payments in part and later credit notes are not taken off: see each invoice’s payments."})
+	}
 	if from == "" && to == "" {
 		return all
 	}
-	c := timeNote{Text: map[string]string{
+	c := note{Text: map[string]string{
 		"invoices":     "Invoices with any day of their period in the range, whatever the period is called. Each counts in full.",
 		"charges":      "Charges by their date.",
 		"time-entries": "Time entries by the day of the work.",

@@ -118,12 +118,10 @@ func (p *Data) readTotals(ctx context.Context, r *web.Request, l *list, chosen u
 // show fills in the rows.
 func (t *totals) show(l *list, chosen url.Values, by string, rows []record) {
 	var columns []string
-	switch {
-	case by != "":
+	if by != "" {
 		columns = append(columns, by)
-	case l.Slug == "invoices":
-		t.Hint = billed(rows)
 	}
+	hints := l.hints(chosen, by, rows)
 	columns = append(append(columns, "currency"), l.totals.Total.Separated...)
 	columns = append(append(columns, "count"), l.Sums...)
 	for _, name := range columns {
@@ -131,9 +129,6 @@ func (t *totals) show(l *list, chosen url.Values, by string, rows []record) {
 	}
 	switch by {
 	case route.ByMonth: // the latest first, as in lists
-		if l.Slug == "invoices" {
-			t.Hint = "Each invoice counts in the month in which its period begins."
-		}
 		slices.SortStableFunc(rows, func(x, y record) int { return cmp.Compare(y.text(by), x.text(by)) })
 	case route.ByClient, route.ByContractor:
 		slices.SortStableFunc(rows, func(x, y record) int {
@@ -144,8 +139,9 @@ func (t *totals) show(l *list, chosen url.Values, by string, rows []record) {
 	}
 	if n := len(rows); n > maxGroups {
 		rows = rows[:maxGroups]
-		t.Hint = strings.TrimSpace(t.Hint + " The first " + web.Count(maxGroups) + " of " + web.Plural(n, "row", "rows") + " are shown. Choose a shorter time or another filter to see the others.")
+		hints = append(hints, "The first "+web.Count(maxGroups)+" of "+web.Plural(n, "row", "rows")+" are shown. Choose a shorter time or another filter to see the others.")
 	}
+	t.Hint = strings.Join(hints, " ")
 	for _, read := range rows {
 		var cells []cell
 		for _, name := range columns {
@@ -164,6 +160,27 @@ func (t *totals) show(l *list, chosen url.Values, by string, rows []record) {
 		t.Rows = append(t.Rows, cells)
 	}
 	t.Unread = false
+}
+
+// hints say what the sums include that a person may not expect.
+func (l *list) hints(chosen url.Values, by string, rows []record) (all []string) {
+	switch l.Slug {
+	case "invoices":
+		if by == "" {
+			all = append(all, billed(rows)...)
+		}
+		if by == route.ByMonth {
+			all = append(all, "Each invoice counts in the month in which its period begins.")
+		}
+		if slices.ContainsFunc(rows, func(read record) bool { return read.text("type") == "package" }) {
+			all = append(all, "Packages and the invoices that use them up are both counted.")
+		}
+	case "time-entries", "charges":
+		if by != route.ByStatus && !chosen.Has("status") {
+			all = append(all, "Declined "+strings.ToLower(l.Name)+" are counted too: “By status” shows them apart.")
+		}
+	}
+	return all
 }
 
 // sums are exact sums of money by currency.
@@ -185,7 +202,7 @@ func (s sums) lines() (all []string) {
 }
 
 // billed says what was billed in all, if credit notes took some of it back.
-func billed(rows []record) string {
+func billed(rows []record) []string {
 	all, kinds := sums{}, map[bool]bool{}
 	for _, read := range rows {
 		amount, ok := new(big.Rat).SetString(read.text("gross_amount"))
@@ -199,9 +216,9 @@ func billed(rows []record) string {
 		all.add(read.text("currency"), amount)
 	}
 	if len(kinds) < 2 {
-		return ""
+		return nil
 	}
-	return "Gross amounts less credit notes: " + strings.Join(all.lines(), ", ") + ". A credit note is what takes a reversed invoice back."
+	return []string{"Gross amounts less credit notes: " + strings.Join(all.lines(), ", ") + ".", "Reversed invoices stay in the sums. Credit notes take them back."}
 }
 
 // groupCell names a group. It links to the group's rows where a filter finds exactly these.

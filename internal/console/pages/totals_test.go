@@ -2,6 +2,8 @@ package pages
 
 import (
 	"fmt"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,7 +30,7 @@ func TestManyGroups(t *testing.T) {
 	}
 	found = totals{}
 	found.show(l, nil, route.ByClient, rows[1:])
-	if len(found.Rows) != maxGroups || found.Hint != "" {
+	if len(found.Rows) != maxGroups || found.Hint != "Declined charges are counted too: “By status” shows them apart." {
 		t.Errorf("%d rows: %s", len(found.Rows), found.Hint)
 	}
 }
@@ -41,14 +43,46 @@ func TestBilledLessCreditNotes(t *testing.T) {
 		return record{"type": strconv.Quote(kind), "currency": strconv.Quote(currency), "gross_amount": amount}
 	}
 	rows := []record{row("invoice", "EUR", `"1000.10"`), row("package", "EUR", `"0.90"`), row("invoice", "CHF", `"5.00"`), row("invoice", "USD", "null")}
-	if got := billed(rows); got != "" {
+	if got := billed(rows); got != nil {
 		t.Errorf("without credit notes: %s", got)
 	}
 	credit := row("credit_note", "EUR", `"1.01"`)
-	if got := billed([]record{credit}); got != "" {
+	if got := billed([]record{credit}); got != nil {
 		t.Errorf("credit notes alone: %s", got)
 	}
-	if got, want := billed(append(rows, credit)), "Gross amounts less credit notes: 5.00 CHF, 999.99 EUR. "; !strings.HasPrefix(got, want) {
+	if got, want := billed(append(rows, credit)), "Gross amounts less credit notes: 5.00 CHF, 999.99 EUR."; len(got) != 2 || got[0] != want {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestHintsBelowTotals: they say what the sums include that a person may not expect, and only where it is
+// in them.
+func TestHintsBelowTotals(t *testing.T) {
+	t.Parallel()
+	p := NewData(Data{})
+	const packages, declined = "Packages and the invoices that use them up are both counted.", "Declined time entries are counted too: “By status” shows them apart."
+	invoice, sold := record{"type": `"invoice"`, "gross_amount": "null"}, record{"type": `"package"`, "gross_amount": "null"}
+	for _, c := range []struct {
+		slug, by string
+		chosen   url.Values
+		rows     []record
+		want     []string
+	}{
+		{"invoices", "", nil, []record{invoice}, nil},
+		{"invoices", "", nil, []record{invoice, sold}, []string{packages}},
+		{"invoices", route.ByMonth, nil, []record{invoice, sold}, []string{"Each invoice counts in the month in which its period begins.", packages}},
+		{"time-entries", "", nil, nil, []string{declined}},
+		{"time-entries", route.ByContractor, url.Values{"period": {"2026-10"}}, nil, []string{declined}},
+		{"time-entries", route.ByStatus, nil, nil, nil},
+		{"time-entries", route.ByContractor, url.Values{"status": {"paid"}}, nil, nil},
+		{"payments", "", nil, nil, nil},
+	} {
+		l, err := p.list(c.slug)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.hints(c.chosen, c.by, c.rows); !slices.Equal(got, c.want) {
+			t.Errorf("%s by %q, of %v: %q, want %q", c.slug, c.by, c.chosen, got, c.want)
+		}
 	}
 }
