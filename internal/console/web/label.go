@@ -48,15 +48,15 @@ func PermissionPaths(p access.Permission) string { return permissionPaths[p] }
 //
 //nolint:gochecknoglobals // a constant table
 var permissionPaths = map[access.Permission]string{
-	access.InvoicesRead:    "/v1/invoices, /v1/charges",
-	access.TimeEntriesRead: "/v1/time-entries",
+	access.InvoicesRead:    "/v1/invoices, /v1/charges, /v1/totals/invoices, /v1/totals/charges",
+	access.TimeEntriesRead: "/v1/time-entries, /v1/totals/time-entries",
 	access.ClientsRead:     "/v1/clients",
-	access.CreditsRead:     "/v1/clients/{id}/credit",
+	access.CreditsRead:     "/v1/credits, /v1/clients/{id}/credit, /v1/credit-history",
 	access.ContractorsRead: "/v1/contractors",
-	access.PaymentsRead:    "/v1/payments",
+	access.PaymentsRead:    "/v1/payments, /v1/totals/payments",
 	access.EventsRead:      "/v1/events",
-	access.PayRead:         "more fields in /v1/invoices, /v1/charges, /v1/time-entries, /v1/payments, /v1/events",
-	access.MarginRead:      "more fields in /v1/invoices",
+	access.PayRead:         "more fields in /v1/invoices, /v1/charges, /v1/time-entries, /v1/payments, /v1/events, /v1/totals/…",
+	access.MarginRead:      "more fields in /v1/invoices, /v1/totals/invoices",
 }
 
 // Sensitive reports whether a permission shows pay or margins.
