@@ -127,7 +127,7 @@ func notice(w *Webhook, reason *string, secretLost bool) *string {
 		text = fmt.Sprintf("Turned off on %s, because every attempt had failed since %s. The last one: %s.",
 			readableTime(w.TurnedOffAt.Time), readableTime(w.TurnedOffSince.Time), orEmpty(reason))
 	case w.Paused():
-		text = fmt.Sprintf("Paused since %s: nothing is sent until it is resumed, and then what has waited, in order. "+
+		text = fmt.Sprintf("Paused since %s: nothing is sent until it is resumed. What has waited is then sent, starting with the oldest. "+
 			"Events that are too old by then to be looked up are not sent.", readableTime(w.PausedAt.Time))
 	case !w.FailingSince.IsZero():
 		text = fmt.Sprintf("Failing since %s: no attempt has succeeded since then.",

@@ -46,7 +46,7 @@ func TestAnomalies(t *testing.T) {
 	s.anomaly(acme, "charge.deleted", `{"charge_id":"ch_none"}`, domain.Repeat, 1)
 	p.get("/keys").has(waits)
 	p.get("/anomalies").status(http.StatusOK).has("Unknown object", "invoice.reversed", ">3<", "Repeated ID", "charge.deleted",
-		"append what it is about and then the entry again with another id.", "which needs an id of its own.")
+		"append the missing object first. Then append this entry again with a new ID.", "that needs an ID of its own.")
 	group := "/anomalies/unknown_object/invoice.reversed"
 	page := p.get(group).status(http.StatusOK).has("<h1>Unknown object", "The entry is about something that does not exist in this workspace", "inv_none", "Acknowledge 3 entries",
 		fmt.Sprintf(`name="up_to" value="%d"`, last))

@@ -26,7 +26,7 @@ func TestBrowserFaults(t *testing.T) {
 			b.do(call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}))
 		}
 		b.press("Create key")
-		b.sees("correct 2 faults")
+		b.sees("Not saved. Fix 2 fields below.")
 		b.until("the name has the focus", `document.activeElement.id === "name"`)
 		if scripts { // axe is one
 			b.judge("a form with faults")

@@ -41,7 +41,7 @@ func TestPauseInTheBrowser(t *testing.T) {
 	}
 	b.visit("/webhooks/" + hook.ID)
 	b.press("Resume")
-	b.sees("Waiting messages are being sent, in order.")
+	b.sees("Waiting messages are being sent, starting with the oldest.")
 	b.until("it arrives", `document.querySelectorAll("#live tbody tr").length === 3`)
 	if got := testkit.Must(s.webhooks.Get(t.Context(), hook.ID))(t); got.Paused() {
 		t.Errorf("resumed: %+v", got)

@@ -381,9 +381,9 @@ func TestSearch(t *testing.T) {
 		t.Errorf("an admin is led to %s", to)
 	}
 	for _, none := range []string{"pm_1", "status", "nobody", strings.Repeat("clinic", 20), "%", ".", `\`, "%00", "INV-2-S"} {
-		viewer.get("/search?q=" + url.QueryEscape(none)).status(http.StatusOK).has("Nothing is called that")
+		viewer.get("/search?q=" + url.QueryEscape(none)).status(http.StatusOK).has("No results for “")
 	}
-	s.signIn(beta, session.Admin).get("/search?q=in_1").has("Nothing is called that")
+	s.signIn(beta, session.Admin).get("/search?q=in_1").has("No results for “")
 	viewer.get("/search").has("Type an ID")
 }
 

@@ -24,13 +24,13 @@ func TestFormsReportEveryFault(t *testing.T) {
 	s := setup(t)
 	p := s.signIn(acme, session.Admin)
 	p.post("/keys", url.Values{"expires": {"date"}}).status(http.StatusUnprocessableEntity).has(
-		"correct 3 faults", `<a href="#name">Name</a>: `, `<a href="#permissions">Permissions</a>: `, `<a href="#expires">Expires</a>: `, `id="name" autofocus`, `id="permissions" tabindex="-1" aria`)
+		"Not saved. Fix 3 fields below.", `<a href="#name">Name</a>: `, `<a href="#permissions">Permissions</a>: `, `<a href="#expires">Expires</a>: `, `id="name" autofocus`, `id="permissions" tabindex="-1" aria`)
 	p.post("/keys", url.Values{"name": {"a"}, "expires": {"date"}}).status(http.StatusUnprocessableEntity).has(
-		"correct 2 faults", `id="permissions" tabindex="-1" autofocus`).hasNot(`href="#name"`)
+		"Not saved. Fix 2 fields below.", `id="permissions" tabindex="-1" autofocus`).hasNot(`href="#name"`)
 	p.post("/webhooks", url.Values{"choice": {"some"}}).status(http.StatusUnprocessableEntity).has(
-		"correct 2 faults", `<a href="#address">Address</a>: Enter the address`, `<a href="#events">Events</a>: `, `id="address" autofocus`)
+		"Not saved. Fix 2 fields below.", `<a href="#address">Address</a>: Enter the address`, `<a href="#events">Events</a>: `, `id="address" autofocus`)
 	for _, page := range []string{"/keys/new", "/webhooks/new"} {
-		p.get(page).hasNot("autofocus", "Nothing was saved").has(" novalidate>")
+		p.get(page).hasNot("autofocus", "Not saved").has(" novalidate>")
 	}
 }
 

@@ -124,7 +124,7 @@ func TestKeysAreFoundAndRenamed(t *testing.T) {
 	here := "/keys/" + payroll
 	p.get(here + "/rename").status(http.StatusOK).has(`value="Payroll export"`)
 	p.post(here+"/rename", url.Values{"name": {strings.Repeat("x", 101)}}).status(http.StatusUnprocessableEntity).has("It must have at most 100 characters.", strings.Repeat("x", 101))
-	p.post(here+"/rename", nil).status(http.StatusUnprocessableEntity).has("It must not be empty.")
+	p.post(here+"/rename", nil).status(http.StatusUnprocessableEntity).has("Enter a name.")
 	p.get(p.post(here+"/rename", url.Values{"name": {"Wages"}}).to()).status(http.StatusOK).has("The key was renamed.", ">Wages</h1>")
 	p.get("/audit").has("Renamed API key", "name before: &#34;Payroll export&#34;")
 	if after := testkit.Must(s.keys.Get(t.Context(), acme, payroll))(t); after.Name != "Wages" || after.Prefix != prefix {
@@ -301,7 +301,7 @@ func TestKeyFormSaysWhatIsWrong(t *testing.T) {
 		"nothing chosen":   {url.Values{"name": {"a"}, "expires": {"never"}}, "Choose at least one permission."},
 		"unknown":          {url.Values{"name": {"a"}, "expires": {"never"}, "permission": {"all:write"}}, "Choose at least one permission."},
 		"margin alone":     {url.Values{"name": {"a"}, "expires": {"never"}, "permission": {"invoices:read", "margin:read"}}, "which is ticked now as well"},
-		"no name":          {url.Values{"expires": {"never"}, "permission": {"invoices:read"}}, "It must not be empty."},
+		"no name":          {url.Values{"expires": {"never"}, "permission": {"invoices:read"}}, "Enter a name."},
 		"a day that is no": {url.Values{"name": {"a"}, "expires": {"date"}, "date": {"2020-01-01"}, "permission": {"invoices:read"}}, "not in the past"},
 		"no expiry":        {url.Values{"name": {"a"}, "permission": {"invoices:read"}}, "Choose when the key expires."},
 	} {

@@ -25,7 +25,7 @@ func TestSettingsOfTheWorkspace(t *testing.T) {
 	testkit.Must(s.webhooks.Create(t.Context(), acme, delivery.Definition{URL: "https://hooks.example/a", Events: []string{"all"}}))(t)
 	p.get("/settings").has("Acme Advisors").hasNot("Send a test mail")
 	p.post("/settings", url.Values{"name": {""}, "email": {"nobody"}}).status(http.StatusUnprocessableEntity).has(
-		"correct 2 faults", `<a href="#name">`, `<a href="#email">`, "is not a mail address", `value="nobody"`)
+		"Not saved. Fix 2 fields below.", `<a href="#name">`, `<a href="#email">`, "is not a mail address", `value="nobody"`)
 	p.post("/settings", url.Values{"name": {"Acme"}, "email": {"a@x.example,b@x.example,c@x.example,d@x.example,e@x.example,f@x.example"}}).
 		status(http.StatusUnprocessableEntity).has("5 addresses at most")
 	p.get(p.post("/settings", url.Values{"name": {"Acme Care"}, "email": {" mara@acme.example;lee@acme.example, mara@acme.example"}}).to()).

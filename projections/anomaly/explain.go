@@ -38,11 +38,11 @@ func Explain(r domain.Reason) string {
 //nolint:gochecknoglobals // a constant table
 var meanings = map[domain.Reason]string{
 	domain.UnknownObject: "The entry is about something that does not exist in this workspace, or was deleted. " +
-		"If it was only late, append what it is about and then the entry again with another id.",
-	domain.Repeat:          "The entry repeats an id that was there before, so it has no effect. Nothing is to be done unless the producer meant something new, which needs an id of its own.",
+		"If that was only late, append the missing object first. Then append this entry again with a new ID.",
+	domain.Repeat:          "The entry repeats an ID that was there before, so it has no effect. Do nothing, unless the producer meant something new: that needs an ID of its own.",
 	domain.Overdrawn:       "An amount or hours would have fallen below zero and became zero instead. Compare the producer's books with the row.",
-	domain.UnknownDocument: "The entry names a document number that its invoice does not have, so it has no effect. Append it again with the right number and another id.",
-	domain.WrongKind:       "An invoice was recorded under the id of a credit note, so it has no effect. The producer has to use another id.",
+	domain.UnknownDocument: "The entry names a document number that its invoice does not have, so it has no effect. Append it again with the right number and a new ID.",
+	domain.WrongKind:       "An invoice was recorded under the ID of a credit note, so it has no effect. The producer has to use another ID.",
 	domain.WrongCurrency:   "The entry has another currency than the client's credit, so it has no effect. Amounts of two currencies are not mixed.",
 	domain.Unreadable:      "A newer version of the program wrote the entry, and this one cannot read it. After an upgrade of this program the read models are rebuilt with it.",
 }

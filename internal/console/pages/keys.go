@@ -442,6 +442,14 @@ func (f *form) expiry(now time.Time) time.Time {
 	return now.AddDate(0, 0, days)
 }
 
+// problemOf says what to do about what the store found wrong with a key of this name.
+func problemOf(invalid *access.InvalidError, name string) string {
+	if invalid.Field == "name" && name == "" {
+		return enterName
+	}
+	return "It " + invalid.Problem + "."
+}
+
 // addFaults adds the faults that the store found. It returns false if there are none, or err is
 // about something else.
 func (f *form) addFaults(err error) bool {
@@ -461,7 +469,7 @@ func (f *form) addFaults(err error) bool {
 		if field == "" {
 			field = "form"
 		}
-		f.Faults[field] = "It " + invalid.Problem + "."
+		f.Faults[field] = problemOf(invalid, f.Name)
 	}
 	return found
 }
@@ -583,7 +591,7 @@ func (p *Keys) rename(r *web.Request) error {
 		if err != nil {
 			return err
 		}
-		body.Name, body.Fault = name, "It "+invalid.Problem+"."
+		body.Name, body.Fault = name, problemOf(invalid, name)
 		return showKey(r, http.StatusUnprocessableEntity, "key-rename", body)
 	}
 	if err != nil {

@@ -88,6 +88,9 @@ func (p *Settings) trees(workspaceID string) (list []tree, err error) {
 	return list, nil
 }
 
+// enterName is the fault of a form without the name that it needs.
+const enterName = "Enter a name."
+
 func show(r *web.Request, status int, b *settingsBody) error {
 	return r.ShowStatus(status, "settings", web.View{Title: "Workspace", Section: "settings", Body: b})
 }
@@ -113,7 +116,9 @@ func (p *Settings) save(r *web.Request) error {
 	b.Faults = web.Faults{}
 	b.read(r)
 	if err := eventlog.CheckWorkspaceName(b.Name); err != nil {
-		b.Faults["name"] = web.Sentence(err.Error())
+		if b.Faults["name"] = web.Sentence(err.Error()); b.Name == "" {
+			b.Faults["name"] = enterName
+		}
 	}
 	email, err := eventlog.ParseNotifyEmail(b.Email)
 	if err != nil {

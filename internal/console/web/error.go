@@ -238,7 +238,16 @@ func firstFault(list []fault) string {
 	return ""
 }
 
-// faultCount returns the title of the summary, with the number of its lines.
+// faultCount returns the title of the summary, with the number of fields to correct.
 func faultCount(list []fault) string {
-	return "Nothing was saved: correct " + Plural(len(list), "fault", "faults")
+	fields := 0
+	for _, f := range list {
+		if f.Field != "" {
+			fields++
+		}
+	}
+	if fields == 0 {
+		return "Not saved"
+	}
+	return "Not saved. Fix " + Plural(fields, "field", "fields") + " below."
 }

@@ -172,7 +172,7 @@ var flashes = map[string]string{
 	"webhook-deleted":    "The webhook was deleted.",
 	"webhook-on":         "The webhook is on again. It gets events from now on. “Send what was missed” sends earlier ones.",
 	"webhook-paused":     "The webhook is paused. Messages already on their way still arrive.",
-	"webhook-resumed":    "The webhook is resumed. Waiting messages are being sent, in order.",
+	"webhook-resumed":    "The webhook is resumed. Waiting messages are being sent, starting with the oldest.",
 	"missed":             "The missed events are being sent.",
 	"recovered":          "What waited and what failed is being sent, the oldest first.",
 	"nothing-missed":     "There was nothing to send.",
