@@ -41,7 +41,7 @@ func TestIDsLeadToTheirRows(t *testing.T) {
 	sent := add("invoice.sent", time.Time{}, `{"invoice_id":"in_1"}`)
 	ghost := add("invoice.reversed", time.Time{}, `{"invoice_id":"in_ghost","client_id":"cl_ghost"}`)
 
-	viewer.get("/events").status(http.StatusOK).has(toTheInvoice+` <span class="muted">`+amountInvoiced, "D-1</a></td>", toTheClient, toTheEntry, "in_ghost").hasNot(`/data/invoices/in_ghost`, `/data/clients/cl_ghost`, amountPaid)
+	viewer.get("/events").status(http.StatusOK).has(toTheInvoice+`</span> <span class="muted whole">`+amountInvoiced, "D-1</a></span></span></td>", toTheClient, toTheEntry, "in_ghost").hasNot(`/data/invoices/in_ghost`, `/data/clients/cl_ghost`, amountPaid)
 	admin.get("/events").status(http.StatusOK).has(toThePayment+"payout </span>"+amountPaid+"</a>", toTheContractor)
 	s.exec(`INSERT INTO webhook_delivery (workspace_id, webhook_id, position, created_at, event_id, event_type, state, attempts)
 		SELECT workspace_id, $2, position, created_at, id, type, 'succeeded', '[]' FROM event_log WHERE workspace_id = $1 AND public_event IS NOT NULL`, acme, hook)
