@@ -127,6 +127,10 @@ func TestListsAsFiles(t *testing.T) {
 	for _, unknown := range []string{"/files/clients.xlsx?period=2026-10", "/files/invoices.csv?perod=2026-10", "/files/invoices.csv?period=2026-10&limit=5", "/files/invoices.csv?period=2026-10&period=2026-11"} {
 		viewer.get(unknown).status(http.StatusBadRequest).has("No such filter")
 	}
+	for _, unknown := range []string{"/data/invoices?from=2026-10-01", "/data/invoices?limit=5", "/data/clients?client_id=cl_1", "/data/invoices?period=2026-10&period=2026-11"} {
+		viewer.get(unknown).status(http.StatusBadRequest).has("No such filter", "Go to the list")
+	}
+	viewer.get("/data/invoices?period=+2026-10+&client_id=&totals=all").status(http.StatusOK).has("INV-1")
 	viewer.get("/files/invoices.csv?client_id=").status(http.StatusOK)
 	if rows := table(t, s.signIn(beta, session.Admin).get("/files/clients.xlsx").body); len(rows) != 1 {
 		t.Errorf("another workspace gets %q", rows)

@@ -520,6 +520,20 @@ func (l *list) selection(r *web.Request) url.Values {
 	return chosen
 }
 
+// understands returns an error if the address of the request has a filter that the list lacks, or one
+// twice: there would be more rows than the address says. own are further parameters of the page.
+func (l *list) understands(r *web.Request, chosen url.Values, own ...string) error {
+	query := r.URL.Query()
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if slices.Contains(own, name) || strings.TrimSpace(strings.Join(query[name], "")) == chosen.Get(name) {
+			continue
+		}
+		return &web.PageError{Status: http.StatusBadRequest, Title: "No such filter",
+			Text: fmt.Sprintf("The list %s has no filter %q, or its address has it twice. Go back to the list, and choose from its filters.", l.Name, name), Back: "/data/" + l.Slug}
+	}
+	return nil
+}
+
 // has reports whether the list has a filter.
 func (l *list) has(filter string) bool {
 	return slices.ContainsFunc(l.Params, func(p route.Param) bool { return p.Name == filter })
@@ -553,6 +567,9 @@ func (p *Data) listPage(r *web.Request) error {
 		return err
 	}
 	chosen := l.selection(r)
+	if err := l.understands(r, chosen, "at", "by", "totals"); err != nil {
+		return err
+	}
 	var at *readapi.Place
 	if cursor := r.Query("at"); cursor != "" {
 		if at, err = web.ParseCursor[readapi.Place](cursor); err != nil {

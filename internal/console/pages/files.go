@@ -38,10 +38,8 @@ func (p *Data) file(r *web.Request) error {
 		return err
 	}
 	chosen := l.selection(r)
-	for name, values := range r.URL.Query() { // the file would have more rows than its address says
-		if strings.Join(values, "") != chosen.Get(name) {
-			return &web.PageError{Status: http.StatusBadRequest, Title: "No such filter", Text: fmt.Sprintf("The list %s has no filter %q, or its address has it twice. Go back to the list, and choose from its filters.", l.Name, name), Back: "/data/" + l.Slug}
-		}
+	if err := l.understands(r, chosen); err != nil {
+		return err
 	}
 	name := r.Session.WorkspaceID + "-" + l.Slug + "-" + r.Now.Format("20060102-150405") + extension
 	columns := columnsOf(l, r.Session.MaySeePay())
