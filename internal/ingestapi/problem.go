@@ -158,13 +158,17 @@ func busy(text string) *problem {
 	return &problem{Status: http.StatusTooManyRequests, Code: codeBusy, RetryAfter: 1, Detail: text + " Nothing was appended: send the same request again after the seconds in Retry-After."}
 }
 
-// RefuseConnection is the whole answer to a connection for which the listener has no place.
+// RefuseConnection is the whole answer to a connection for which the listener has no place; nil: there is
+// none.
 func RefuseConnection(string) []byte {
 	p := &problem{
 		Status: http.StatusServiceUnavailable, Code: codeUnavailable, RetryAfter: 10,
 		Detail: "There are as many connections as this address of the service, or one caller, may have. Nothing was appended: send the same request again after the seconds in Retry-After, and keep fewer connections.",
 	}
-	body, _ := json.Marshal(p.document(newRequestID())) // of texts and numbers alone
+	body, err := json.Marshal(p.document(newRequestID()))
+	if err != nil {
+		return nil // it has texts and numbers alone
+	}
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nRetry-After: %d\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s",
 		p.Status, http.StatusText(p.Status), p.RetryAfter, len(body), body)
 }

@@ -33,7 +33,7 @@ func (r *reader) visible(ctx context.Context) error {
 	}
 	times, err := r.visibleTimes(ctx)
 	stop()
-	if err = errors.Join(err, <-ended); err != nil {
+	if err := errors.Join(err, <-ended); err != nil {
 		return err
 	}
 	r.Report.Add(measure.Figure{Name: "append → in /v1/events, 500/s over 500 workspaces, p50", Value: measure.Quantile(times, 0.5), Unit: "ms"}.Below(15))
