@@ -136,6 +136,26 @@ func TestThousandsOfWrongParameters(t *testing.T) {
 	}
 }
 
+// TestDetailSaysWhatIsWrong: the detail of one wrong parameter is enough for a log, and repeats nothing
+// that the caller chose, because the request log keeps it.
+func TestDetailSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.workspace("acme")
+	key := s.key("acme", allPermissions()...)
+	for query, want := range map[string]string{
+		"limit=0":        `"detail":"A parameter is wrong: limit must be a whole number from 1 to 100."`,
+		"cursor=x":       `"detail":"A parameter is wrong: cursor `,
+		"anything=1":     `"detail":"A parameter is wrong; errors says which and why."`,
+		"limit=0&from=1": `"detail":"2 parameters are wrong; errors says which and why."`,
+		"%zz=1":          `"detail":"A parameter is wrong; errors says which and why."`,
+	} {
+		if r := s.get("/v1/invoices?"+query, key); r.status != 400 || !bytes.Contains(r.body, []byte(want)) {
+			t.Errorf("%s: %d %s, want %s", query, r.status, r.body, want)
+		}
+	}
+}
+
 // TestUnknownPaths: a path that is not exactly one of the table is unknown, but two
 // spellings of a path are the same path.
 func TestUnknownPaths(t *testing.T) {

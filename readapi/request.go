@@ -225,13 +225,13 @@ func (p *parsedParams) parse(params []route.Param, query, noLimit string) []answ
 			break
 		}
 		if !pair.decoded {
-			errs = addError(errs, pair.name, "cannot be decoded: want two hexadecimal digits after %")
+			errs = addUnknown(errs, pair.name, "cannot be decoded: want two hexadecimal digits after %")
 			continue
 		}
 		i := slices.IndexFunc(params, func(p route.Param) bool { return p.Name == pair.name })
 		switch {
 		case i < 0:
-			errs = addError(errs, pair.name, unknownParam(params, noLimit == ""))
+			errs = addUnknown(errs, pair.name, unknownParam(params, noLimit == ""))
 		case p.has(i):
 			errs = addError(errs, pair.name, "is given more than once")
 		default:
@@ -268,6 +268,15 @@ func addError(errs []answer.ParamError, field, message string) []answer.ParamErr
 		return errs
 	}
 	return append(errs, answer.ParamError{Field: field, Message: message})
+}
+
+// addUnknown is addError for a name that may be anything.
+func addUnknown(errs []answer.ParamError, name, message string) []answer.ParamError {
+	had := len(errs)
+	if errs = addError(errs, name, message); len(errs) > had {
+		errs[had].Unknown = true
+	}
+	return errs
 }
 
 // maxPrefer is the longest wait that a request may ask for, in seconds (docs/contract/decisions.md,

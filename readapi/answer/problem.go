@@ -33,6 +33,9 @@ type Error struct {
 type ParamError struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
+
+	// Unknown: the field is a text of the caller, which may hold a key or anything else.
+	Unknown bool `json:"-"`
 }
 
 // Refusal is why a request was refused before it reached an endpoint. Refused requests are counted
@@ -214,6 +217,8 @@ const MaxParamErrors = 100
 func WrongParams(errs []ParamError) *Error {
 	var detail string
 	switch n := len(errs); {
+	case n == 1 && errs[0].Unknown: // the request log keeps detail
+		detail = "A parameter is wrong; errors says which and why."
 	case n == 1: // a program that logs detail alone shows what is wrong
 		detail = "A parameter is wrong: " + errs[0].Field + " " + strings.TrimSuffix(errs[0].Message, ".") + "."
 	case n == MaxParamErrors:
