@@ -148,7 +148,6 @@ func TestDetailSaysWhatIsWrong(t *testing.T) {
 		"cursor=x":       `"detail":"A parameter is wrong: cursor `,
 		"anything=1":     `"detail":"A parameter is wrong; errors says which and why."`,
 		"limit=0&from=1": `"detail":"2 parameters are wrong; errors says which and why."`,
-		"%zz=1":          `"detail":"A parameter is wrong; errors says which and why."`,
 	} {
 		if r := s.get("/v1/invoices?"+query, key); r.status != 400 || !bytes.Contains(r.body, []byte(want)) {
 			t.Errorf("%s: %d %s, want %s", query, r.status, r.body, want)

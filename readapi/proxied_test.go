@@ -85,6 +85,7 @@ func conformance() map[string]func(*testing.T) {
 		"TestCursorsAreBound":                    TestCursorsAreBound,
 		"TestDatabaseAway":                       TestDatabaseAway,
 		"TestDescription":                        TestDescription,
+		"TestDetailSaysWhatIsWrong":              TestDetailSaysWhatIsWrong,
 		"TestEventsOfAnomaliesAreShown":          TestEventsOfAnomaliesAreShown,
 		"TestEventsThatNeedPay":                  TestEventsThatNeedPay,
 		"TestEventsPassTheirRetention":           TestEventsPassTheirRetention,
