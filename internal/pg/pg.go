@@ -93,6 +93,13 @@ func Refused(err error) bool {
 	return of.Code == "57014" || slices.Contains([]string{"0A", "21", "22", "23", "25", "28", "2F", "3D", "3F", "42", "53", "54", "55", "P0"}, of.Code[:2])
 }
 
+// Unstorable reports whether err says that a value cannot be stored in its column, such as a text with a
+// zero byte, or that it breaks a constraint.
+func Unstorable(err error) bool {
+	of, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && len(of.Code) == 5 && (of.Code[:2] == "22" || of.Code[:2] == "23")
+}
+
 // Locked reports whether a statement failed because another transaction holds a
 // lock that it did not wait for, or not for longer.
 func Locked(err error) bool { return hasCode(err, "55P03") }

@@ -140,13 +140,27 @@ func (s *Store) flush(ctx context.Context) (wrote bool, err error) {
 		if len(batch) == 0 {
 			return wrote, nil
 		}
-		if err := s.write(ctx, batch); err != nil {
-			s.dropped.Add(int64(len(batch)))
+		if err := s.keep(ctx, batch); err != nil {
 			return wrote, err
 		}
 		wrote = true
-		s.count(batch)
 	}
+}
+
+// keep writes a batch. A record that the database cannot store costs its own place alone: the rest of
+// the batch is written without it.
+func (s *Store) keep(ctx context.Context, batch []Record) error {
+	err := s.write(ctx, batch)
+	switch {
+	case err == nil:
+		s.count(batch)
+	case len(batch) > 1 && pg.Unstorable(err):
+		half := len(batch) / 2
+		return errors.Join(s.keep(ctx, batch[:half]), s.keep(ctx, batch[half:]))
+	default:
+		s.dropped.Add(int64(len(batch)))
+	}
+	return err
 }
 
 // count counts written requests by interval.

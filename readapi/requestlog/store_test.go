@@ -120,6 +120,24 @@ func TestRequestsNeverWait(t *testing.T) {
 	}
 }
 
+// TestARecordThatCannotBeStored: it costs no other record its place.
+func TestARecordThatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	store := b.store(100)
+	for i := range 50 {
+		r := &requestlog.Record{At: b.clock.Now(), WorkspaceID: "acme", RequestID: fmt.Sprint("r", i)}
+		if i == 17 {
+			r.RequestID = "a zero byte: \x00"
+		}
+		store.Record(r)
+	}
+	b.run(store)
+	if kept := b.count(`SELECT count(*) FROM request_log`); kept != 49 || store.Dropped() != 1 {
+		t.Errorf("%d are kept, %d dropped", kept, store.Dropped())
+	}
+}
+
 // TestAnOutageIsSaidOnce: while nothing can be written, times without requests are no end of it.
 func TestAnOutageIsSaidOnce(t *testing.T) {
 	t.Parallel()
