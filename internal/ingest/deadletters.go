@@ -192,6 +192,7 @@ func (i *Ingest) Retry(ctx context.Context, letters []Letter, force bool) (r Ret
 		reason, again := refused[l.Message.Message]
 		if !again && l.Cut == "" {
 			gone = append(gone, l.ID)
+			i.appender.remember(&l)
 			continue
 		}
 		if again && reason != l.Reason {
@@ -216,6 +217,16 @@ type about struct{ object, id string }
 func aboutOf(e *domain.Entry) about {
 	object, id := e.Object()
 	return about{object, id}
+}
+
+// remember notes that a letter's entry was appended by Retry.
+func (a *appender) remember(l *Letter) {
+	if len(a.retried) >= mostKnown {
+		clear(a.retried) // then a letter may stay that need not
+	}
+	if it, err := a.readItem(0, &l.Message); err == nil {
+		a.retried[entryKey{it.draft.WorkspaceID, it.draft.ID}] = true
+	}
 }
 
 // outdated finds the letters whose objects have newer entries in the log, and says what that means.
@@ -250,7 +261,7 @@ func (a *appender) outdated(ctx context.Context, letters []Letter) (map[LetterID
 			return nil, err
 		}
 		err = a.log.Walk(ctx, workspaceID, from-1, func(e *domain.Entry) error {
-			if of := aboutOf(e); of.id != "" {
+			if of := aboutOf(e); of.id != "" && !a.retried[entryKey{workspaceID, e.ID}] {
 				if _, wanted := newest[of]; wanted {
 					newest[of] = e.Position
 				}

@@ -2,6 +2,7 @@ package ingest_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +27,14 @@ func (n *installation) retry(source ingest.Source) (r ingest.Retried, err error)
 		return r, nil
 	}
 	err = ingest.Pages(n.t.Context(), source, newest.ID, func(page []ingest.Letter) error {
-		one, err := i.Retry(n.t.Context(), page, n.force)
-		r.Appended, r.Skipped, r.Kept = r.Appended+one.Appended, r.Skipped+one.Skipped, append(r.Kept, one.Kept...)
-		return err
+		for part := range slices.Chunk(page, cmp.Or(n.each, len(page))) {
+			one, err := i.Retry(n.t.Context(), part, n.force)
+			r.Appended, r.Skipped, r.Kept = r.Appended+one.Appended, r.Skipped+one.Skipped, append(r.Kept, one.Kept...)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return r, err
 }
@@ -122,30 +128,31 @@ func TestDeadLettersOfAnOutbox(t *testing.T) {
 func TestOutdatedLetters(t *testing.T) {
 	t.Parallel()
 	n, p := install(t), newProducer(t)
-	n.refuses = true
+	n.refuses, n.each = true, 1 // what a retry has appended itself is not newer than its next letter
 	source := p.source()
 	t.Cleanup(source.Close)
 	client := func(workspaceID, id, object, name string) string {
 		return fmt.Sprintf(`{"workspace_id":%q,"id":%q,"type":"client.recorded","data":{"client_id":%q,"name":%q}}`, workspaceID, id, object, name)
 	}
 	p.publish(true, msg("m1", client("shop", "old", "cl_1", "Old")), msg("m2", client("shop", "other", "cl_2", "Other")), msg("m3", client("shop", "again", "cl_3", "Again")))
+	p.publish(true, msg("m7", client("shop", "other2", "cl_2", "Other 2"))) // after m2, and so it may follow it
 	_, stop := n.start(p.source(), nil)
-	bury(t, source, 3)
+	bury(t, source, 4)
 	testkit.Must(n.pool.Exec(t.Context(), `SELECT workspace_create('shop', 'Shop', now())`))(t)
 	p.publish(true, msg("m4", client("shop", "new", "cl_1", "New")), msg("m5", client("shop", "again", "cl_3", "Again")), msg("m6", client("shop", "newer", "cl_3", "Newer")))
 	n.eventuallyHolds("shop", []string{"new", "again", "newer"})
 	stop()
 	r := testkit.Must(n.retry(source))(t)
-	if r.Appended != 1 || r.Skipped != 1 || len(r.Kept) != 1 || !strings.HasPrefix(r.Kept[0].Reason, "client cl_1 has a newer entry, at position 1: ") {
+	if r.Appended != 2 || r.Skipped != 1 || len(r.Kept) != 1 || !strings.HasPrefix(r.Kept[0].Reason, "client cl_1 has a newer entry, at position 1: ") {
 		t.Errorf("%+v", r)
 	}
-	n.eventuallyHolds("shop", []string{"new", "again", "newer", "other"})
+	n.eventuallyHolds("shop", []string{"new", "again", "newer", "other", "other2"})
 	lettersAre(t, source, [2]string{"m1", "there is no workspace shop"})
 	n.force = true
 	if r := testkit.Must(n.retry(source))(t); r.Appended != 1 || len(r.Kept) != 0 {
 		t.Errorf("forced: %+v", r)
 	}
-	n.eventuallyHolds("shop", []string{"new", "again", "newer", "other", "old"})
+	n.eventuallyHolds("shop", []string{"new", "again", "newer", "other", "other2", "old"})
 }
 
 // forgetful is a source whose process ends before it settles letters.

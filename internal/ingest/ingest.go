@@ -77,7 +77,7 @@ func New(cfg Config) (*Ingest, error) {
 		return nil, errors.New("ingest: Config needs a Source, a Log, a Logger and a Clock")
 	}
 	i := &Ingest{
-		source: cfg.Source, appender: appender{log: cfg.Log, rules: cfg.Rules, create: cfg.CreateWorkspaces, known: map[string]bool{}}, logger: cfg.Logger, clock: cfg.Clock, reason: errNotTried, since: cfg.Clock(),
+		source: cfg.Source, appender: appender{log: cfg.Log, rules: cfg.Rules, create: cfg.CreateWorkspaces, known: map[string]bool{}, retried: map[entryKey]bool{}}, logger: cfg.Logger, clock: cfg.Clock, reason: errNotTried, since: cfg.Clock(),
 		counting: periodic.Outage{Logger: cfg.Logger, Failing: "cannot count dead letters; trying again until it works", Working: "dead letters are counted again"},
 	}
 	var err error
@@ -214,7 +214,14 @@ type appender struct {
 	rules  Rules
 	create bool            // create workspaces that do not exist
 	known  map[string]bool // workspaces that exist; used only by append
+
+	// retried has the last entries that Retry has appended, up to mostKnown. They are no newer than the
+	// letters behind theirs.
+	retried map[entryKey]bool
 }
+
+// entryKey names an entry.
+type entryKey struct{ workspaceID, id string }
 
 // readItem reads a message. Its error is the reason for a dead letter.
 func (a *appender) readItem(index int, msg *Message) (item, error) {

@@ -72,6 +72,7 @@ type installation struct {
 	rules   ingest.Rules // of its sources
 	refuses bool         // workspaces that do not exist
 	force   bool         // retry outdated letters
+	each    int          // how many letters are retried at a time; 0: all of a page
 }
 
 func install(t *testing.T) *installation {
