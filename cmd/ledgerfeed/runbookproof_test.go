@@ -17,8 +17,8 @@ func tryTreesBehind(x *tried) {
 	x.older("2 minutes")
 	broken := x.until("ledgerfeed_tree_lag_seconds", above(60))
 	x.judge("broken", broken, broken, true)
-	x.hasOnItsPage(`"cannot handle" with the consumer ` + "`event_trees`")
-	if log := x.serving.log.String(); !strings.Contains(log, "cannot handle") || !strings.Contains(log, "consumer=event_trees") {
+	x.hasOnItsPage(`"cannot process entries of a workspace" with the consumer ` + "`event_trees`")
+	if log := x.serving.log.String(); !strings.Contains(log, "cannot process entries of a workspace") || !strings.Contains(log, "consumer=event_trees") {
 		x.Errorf("the log does not say why:\n%s", log)
 	}
 	x.exec(`ALTER TABLE gone RENAME TO event_tile`)

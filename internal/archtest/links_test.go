@@ -1,6 +1,8 @@
 package archtest
 
 import (
+	"go/ast"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -51,6 +53,36 @@ func TestTablesInDocuments(t *testing.T) {
 		}
 		if line := brokenTable.FindString(string(text)); line != "" {
 			t.Errorf("%s: a table in one line: %s", name, line)
+		}
+	}
+}
+
+// TestAlertsQuoteTheLog: what alerts.md quotes of the log is what the program logs, so that an
+// operator who searches for it finds it.
+func TestAlertsQuoteTheLog(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join(root, "docs/operations/alerts.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	quotes := regexp.MustCompile(`"([a-z][^"]* [^"]*)"`).FindAllSubmatch(page, -1)
+	if len(quotes) < 5 {
+		t.Errorf("only %d quotes found: the test does not see them", len(quotes))
+	}
+	var literals strings.Builder
+	for _, file := range tree(t) {
+		if file.test() {
+			continue
+		}
+		for node := range ast.Preorder(file.syntax) {
+			if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				literals.WriteString(literal.Value)
+			}
+		}
+	}
+	for _, quote := range quotes {
+		if sentence := strings.Join(strings.Fields(string(quote[1])), " "); !strings.Contains(literals.String(), sentence) {
+			t.Errorf("no text of the program has %q", sentence)
 		}
 	}
 }
