@@ -100,21 +100,21 @@ func RightClock(now string) string {
 	return `((` + now + `::timestamptz BETWEEN log_clock_stable() - interval '5 minutes' AND log_clock_stable() + interval '5 minutes') IS NOT FALSE)`
 }
 
-// CheckClock compares a process's clock with the database's by the rule of RightClock; nil: it is
-// right.
-func CheckClock(ctx context.Context, pool pg.DB, now time.Time) (*ClockError, error) {
+// CheckClock compares a process's clock with the database's by the rule of RightClock. It returns a
+// *ClockError if the clock is wrong.
+func CheckClock(ctx context.Context, pool pg.DB, now time.Time) error {
 	var (
 		right bool
 		e     ClockError
 	)
 	err := pool.QueryRow(ctx, `SELECT `+RightClock("$1")+`, log_stamp($1), log_stamp(coalesce(log_clock(), $1))`, now).Scan(&right, &e.Now, &e.Database)
 	if err != nil {
-		return nil, fmt.Errorf("compare the clock with the database's: %w", err)
+		return fmt.Errorf("compare the clock with the database's: %w", err)
 	}
 	if right {
-		return nil, nil //nolint:nilnil // nil means that the clock is right
+		return nil
 	}
-	return &e, nil
+	return &e
 }
 
 // Clock returns the time by which the log judges whether an entry is ahead: the database's,

@@ -14,7 +14,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
-// lockedFor is how long a migration waits for the migrations of other processes.
+// lockedFor is how long a migration waits for each of its two locks, which the migrations of other
+// processes may hold.
 const lockedFor = 5 * time.Minute
 
 // locker is the migration lock. It holds the lock in its own transaction, which stays open. A

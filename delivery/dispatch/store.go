@@ -99,8 +99,8 @@ func isClockError(err error) bool {
 
 // checkClock returns a *clockError unless the process's clock is right.
 func (s *store) checkClock(ctx context.Context, now time.Time) error {
-	wrong, err := eventlog.CheckClock(ctx, s.pool, now)
-	if wrong != nil {
+	err := eventlog.CheckClock(ctx, s.pool, now)
+	if wrong, ok := errors.AsType[*eventlog.ClockError](err); ok {
 		return &clockError{wrong}
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 	"github.com/wneessen/go-mail"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -175,7 +176,10 @@ func (m *Mailer) Run(ctx context.Context) {
 		case <-m.stored:
 		case <-timer.C:
 		}
-		next, err := look(ctx)
+		next, err := retryInterval, eventlog.CheckClock(ctx, m.pool, m.clock())
+		if err == nil { // a wrong clock would drop mails, or send those again that another process sends
+			next, err = look(ctx)
+		}
 		if ctx.Err() == nil {
 			outage.LogTransition(ctx, err)
 		}

@@ -1,6 +1,9 @@
 package mail
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,5 +56,37 @@ func TestMailsWithoutServer(t *testing.T) {
 		if len(got) != len(c.failing) || got["tried by another"] != c.failing["tried by another"] || got["untried"] != c.failing["untried"] {
 			t.Errorf("after %v: %v, want %v", c.after, got, c.failing)
 		}
+	}
+}
+
+// TestAWrongClockDropsNothing: to a process whose clock is eight days ahead each mail is too old. It
+// drops none, and says why.
+func TestAWrongClockDropsNothing(t *testing.T) {
+	t.Parallel()
+	pool := testkit.Must(pgxpool.New(t.Context(), testkit.NewDatabase(t)))(t)
+	t.Cleanup(pool.Close)
+	testkit.Must(pool.Exec(t.Context(), `SELECT workspace_create('acme', 'Acme', now())`))(t)
+	testkit.Must(pool.Exec(t.Context(), `
+		INSERT INTO webhook_mail (workspace_id, mail_id, webhook_id, subject, body, created_at, next_attempt_at)
+		VALUES ('acme', 'm', 'w', 'it fails', 'text', now(), now())`))(t)
+	log := &testkit.Buffer{}
+	m := testkit.Must(New(Settings{}, pool, func() time.Time { return time.Now().AddDate(0, 0, 8) }, log.Logger()))(t)
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.Run(ctx)
+	}()
+	testkit.Eventually(t, func() error {
+		if text := log.String(); !strings.Contains(text, "cannot look for mails") || !strings.Contains(text, "clock") {
+			return fmt.Errorf("the process does not say that its clock is wrong: %q", text)
+		}
+		return nil
+	})
+	end()
+	<-done
+	var left int
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM webhook_mail`).Scan(&left); err != nil || left != 1 {
+		t.Errorf("%d mails are left of one: %v", left, err)
 	}
 }

@@ -232,7 +232,10 @@ func TestHeadersAndCookies(t *testing.T) {
 	if a.Header.Get("Strict-Transport-Security") == "" {
 		t.Error("no Strict-Transport-Security over https")
 	}
-	for _, address := range []string{"http://console.example.com", "ftp://localhost", "console", "http://0.0.0.0:8081", "https://x.example/path"} {
+	if o := testkit.Must(web.ParseOrigin("https://x.example/"))(t); o.URL != "https://x.example" {
+		t.Errorf("the slash at the end stays: %s", o.URL)
+	}
+	for _, address := range []string{"http://console.example.com", "ftp://localhost", "console", "http://0.0.0.0:8081", "https://x.example/path", "https://x.example#a", "https://x.example?", "https://me@x.example"} {
 		if _, err := web.ParseOrigin(address); err == nil {
 			t.Errorf("%s was taken", address)
 		}

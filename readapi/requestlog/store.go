@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
@@ -292,6 +293,9 @@ func (s *Store) writeRefused(ctx context.Context, refused refusedCounts) error {
 func (s *Store) removeOld(ctx context.Context, today int64) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
+	if err := eventlog.CheckClock(ctx, s.cfg.Pool, s.cfg.Clock()); err != nil { // a wrong clock would remove what is kept
+		return err
+	}
 	oldest := time.Unix((today-daysKept)*24*60*60, 0).UTC()
 	// Each step has its own transaction, because neither depends on the other. If a table is
 	// locked, a step gives up soon, so that new records do not queue behind it.

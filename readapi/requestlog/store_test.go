@@ -26,7 +26,9 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	return &bundle{t: t, pool: testkit.Pool(t), clock: testkit.NewClock(time.Date(2026, 10, 2, 9, 15, 30, 0, time.UTC))}
+	b := &bundle{t: t, pool: testkit.Pool(t), clock: testkit.NewClock(time.Date(2026, 10, 2, 9, 15, 30, 0, time.UTC))}
+	testkit.AnyClock(t, b.pool)
+	return b
 }
 
 func (b *bundle) store(queueSize int) *requestlog.Store {
@@ -99,6 +101,34 @@ func TestOldRequestsLeave(t *testing.T) {
 	}
 	if n := b.count(`SELECT count(*) FROM request_refused`); n != 31 {
 		t.Errorf("%d days of counts are kept", n)
+	}
+}
+
+// TestAWrongClockRemovesNothing: a process whose clock is a month ahead takes today's requests for old
+// ones. It says that its clock is wrong, and they stay.
+func TestAWrongClockRemovesNothing(t *testing.T) {
+	t.Parallel()
+	b := &bundle{t: t, pool: testkit.Pool(t), clock: testkit.NewClock(time.Now())}
+	store := b.store(0)
+	store.Record(&requestlog.Record{At: b.clock.Now(), WorkspaceID: "acme", Method: "GET", Status: 200})
+	store.Record(&requestlog.Record{At: b.clock.Now(), Refusal: "method"})
+	b.run(store)
+	b.clock.Advance((requestlog.Partitions - 1) * 24 * time.Hour)
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.store(0).Run(ctx) }()
+	testkit.Eventually(t, func() error {
+		if log := b.log.String(); !strings.Contains(log, "old requests cannot be removed") || !strings.Contains(log, "clock") {
+			return fmt.Errorf("the store does not say that its clock is wrong: %q", log)
+		}
+		return nil
+	})
+	end()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if requests, counts := b.count(`SELECT count(*) FROM request_log`), b.count(`SELECT count(*) FROM request_refused`); requests != 1 || counts != 1 {
+		t.Errorf("%d requests and %d counts are left of one each", requests, counts)
 	}
 }
 

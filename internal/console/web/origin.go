@@ -20,7 +20,7 @@ type Origin struct {
 // a loopback address, because the console's cookie signs people in.
 func ParseOrigin(address string) (Origin, error) {
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+	if err != nil || u.Host == "" || !strings.EqualFold(strings.TrimSuffix(address, "/"), u.Scheme+"://"+u.Host) {
 		return Origin{}, errors.New("want an address such as https://console.example.com")
 	}
 	o := Origin{URL: strings.TrimSuffix(address, "/"), Secure: u.Scheme == "https"}

@@ -2,6 +2,7 @@ package deliverbench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,17 +23,17 @@ func benchLocked(ctx context.Context, o *measure.Options) error {
 		if err != nil {
 			return err
 		}
-		o.Say("round %d of %d: p99 %.2f ms beside locked webhooks, %.2f ms without: %.2f", i+1, hangingRounds, r.hanging.p99, r.answering.p99, r.ratio())
+		o.Say("round %d of %d: p99 %.2f ms beside locked webhooks, %.2f ms without: %.2f", i+1, hangingRounds, r.troubled.p99, r.quiet.p99, r.ratio())
 		rounds = append(rounds, r)
 	}
 	median := measure.MedianBy(rounds, round.ratio)
 	var beside []time.Duration
 	for _, r := range rounds {
-		beside = append(beside, r.hanging.times...)
+		beside = append(beside, r.troubled.times...)
 	}
 	o.Report.Add(measure.Figure{
-		Name: "p99 of 20 webhooks while the rows of 5 others are locked", Value: median.hanging.p99, Unit: "ms",
-		Limit: median.answering.p99, LimitIs: "the same with none locked",
+		Name: "p99 of 20 webhooks while the rows of 5 others are locked", Value: median.troubled.p99, Unit: "ms",
+		Limit: median.quiet.p99, LimitIs: "the same with none locked",
 	}.RatioAtMost(2))
 	o.Report.Add(measure.Figure{Name: "    the longest of all messages of all rounds", Value: measure.Quantile(beside, 1), Unit: "ms"})
 	return nil
@@ -50,9 +51,9 @@ func lockedRound(ctx context.Context, o *measure.Options) (r round, err error) {
 				rate: hangingRate, speaks: http1, duration: db.Duration(latencyTime), others: lockedWebhooks, locked: locked,
 			})
 			if err == nil && locked {
-				r.hanging = newGood(list)
+				r.troubled = newGood(list)
 			} else if err == nil {
-				r.answering = newGood(list)
+				r.quiet = newGood(list)
 			}
 			return err
 		})
@@ -75,7 +76,7 @@ func (b *bench) lockOthers(ctx context.Context, duration time.Duration) (unlock 
 	}
 	for _, sql := range []string{"BEGIN", lockRows} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
-			return nil, fmt.Errorf("cannot lock webhooks: %w", err)
+			return nil, errors.Join(fmt.Errorf("cannot lock webhooks: %w", err), conn.Close(context.WithoutCancel(ctx)))
 		}
 	}
 	ended := make(chan error, 1)

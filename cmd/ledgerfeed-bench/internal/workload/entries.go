@@ -1,5 +1,5 @@
-// Package workload fills logs with entries, projects them, and takes the limits
-// that do the same with plain SQL.
+// Package workload fills logs with entries, projects them, and measures the same work in plain SQL,
+// as the limit to compare with.
 package workload
 
 import (

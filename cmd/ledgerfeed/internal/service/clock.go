@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -21,18 +22,18 @@ const clockInterval = 10 * time.Second
 // its retention, or take keys that have expired: it answers 503 instead, and load
 // balancers send it no requests.
 func (s *Service) compareClock(ctx context.Context) error {
-	wrong, err := eventlog.CheckClock(ctx, s.shared, s.env.Clock())
-	if err != nil {
-		return err
-	}
+	err := eventlog.CheckClock(ctx, s.shared, s.env.Clock())
+	wrong, isWrong := errors.AsType[*eventlog.ClockError](err)
 	was := s.wrongClock.Load()
 	switch {
-	case wrong != nil:
+	case isWrong:
 		reason := wrong.Difference()
 		if was == nil {
 			s.env.Logger.ErrorContext(ctx, "the process is not ready", "reason", reason)
 		}
 		s.wrongClock.Store(&reason)
+	case err != nil:
+		return err
 	case was != nil:
 		s.env.Logger.InfoContext(ctx, "the clock is right again")
 		s.wrongClock.Store(nil)
