@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Resend makes one new attempt of a finished delivery at once, under the same id. It also works
@@ -72,7 +72,7 @@ func (s *Store) ResendSeveral(ctx context.Context, webhookID string, deliveryIDs
 		}
 		sent = len(again)
 		return audit.Add(ctx, tx, now, audit.Change{
-			WorkspaceID: w.WorkspaceID, Action: audit.DeliveryResend, ObjectID: w.ID, ObjectName: plural.Of(sent, "delivery", "deliveries"),
+			WorkspaceID: w.WorkspaceID, Action: audit.DeliveryResend, ObjectID: w.ID, ObjectName: texts.Count(sent, "delivery", "deliveries"),
 			Detail: "to " + w.Label() + ": " + strings.Join(again, ", "),
 		})
 	})

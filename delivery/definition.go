@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // The maximum lengths of a webhook's name and description, in characters.
@@ -73,7 +73,7 @@ func checkEvents(events []string) ([]string, error) {
 	known := domain.PublicTypes()
 	for _, e := range events {
 		if !slices.Contains(known, e) {
-			return nil, &EventsError{fmt.Sprintf("there is no event type %q; choose all, or some of %s%s", e, strings.Join(known, ", "), similar.Hint(e, known))}
+			return nil, &EventsError{fmt.Sprintf("there is no event type %q; choose all, or some of %s%s", e, strings.Join(known, ", "), texts.DidYouMean(e, known))}
 		}
 	}
 	return slices.DeleteFunc(known, func(k string) bool { return !slices.Contains(events, k) }), nil

@@ -10,8 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
-	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Recovery is what Recover sends, or would send: the deliveries of events that were published at or
@@ -48,7 +47,7 @@ func (s *Store) recovery(ctx context.Context, tx pgx.Tx, webhookID string, since
 	case since.After(now):
 		return nil, nil, &SinceError{"the time is in the future"}
 	case since.Before(now.Add(-s.cfg.Settings.Retention)):
-		return nil, nil, &SinceError{"deliveries are kept for " + timespan.Text(s.cfg.Settings.Retention)}
+		return nil, nil, &SinceError{"deliveries are kept for " + texts.Duration(s.cfg.Settings.Retention)}
 	case until != nil && !until.After(since):
 		return nil, nil, &SinceError{"the end is not after the start"}
 	}
@@ -114,7 +113,7 @@ func (s *Store) Recover(ctx context.Context, webhookID string, since time.Time, 
 		if err := tx.QueryRow(ctx, `SELECT url, name FROM webhook WHERE workspace_id = $1 AND webhook_id = $2`, w.WorkspaceID, webhookID).Scan(&of.url, &of.name); err != nil {
 			return fmt.Errorf("recover %s: %w", webhookID, err)
 		}
-		return s.addToAudit(ctx, tx, audit.WebhookRecover, of, plural.Of(r.Pending, "waiting message", "waiting messages")+" and "+plural.Of(r.Failed, "failed one", "failed ones")+" since "+r.Since.Format(time.RFC3339))
+		return s.addToAudit(ctx, tx, audit.WebhookRecover, of, texts.Count(r.Pending, "waiting message", "waiting messages")+" and "+texts.Count(r.Failed, "failed one", "failed ones")+" since "+r.Since.Format(time.RFC3339))
 	})
 	if err != nil || r.Pending+r.Failed == 0 {
 		return r, err

@@ -11,8 +11,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
-	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Missed is what "Send missed" sends, or would send.
@@ -46,7 +45,7 @@ func missedRange(ctx context.Context, s *Store, tx pgx.Tx, webhookID string, m *
 	case m.Since.After(now):
 		return nil, nil, &SinceError{"the time is in the future"}
 	case m.Since.Before(now.Add(-s.cfg.Settings.Retention)):
-		return nil, nil, &SinceError{"missed events can be sent for the last " + timespan.Text(s.cfg.Settings.Retention)}
+		return nil, nil, &SinceError{"missed events can be sent for the last " + texts.Duration(s.cfg.Settings.Retention)}
 	}
 	r = &dispatch.Missed{WebhookID: webhookID}
 	if r.WorkspaceID, err = workspaceOf(ctx, tx, webhookID); err != nil {
@@ -116,7 +115,7 @@ func (s *Store) SendMissed(ctx context.Context, webhookID string, since time.Tim
 		if err != nil {
 			return fmt.Errorf("send missed events of %s: %w", webhookID, err)
 		}
-		return s.addToAudit(ctx, tx, audit.WebhookSendMissed, w, plural.Of(m.Count, "event", "events")+" since "+m.Since.Format(time.RFC3339))
+		return s.addToAudit(ctx, tx, audit.WebhookSendMissed, w, texts.Count(m.Count, "event", "events")+" since "+m.Since.Format(time.RFC3339))
 	})
 	if err != nil {
 		return nil, err

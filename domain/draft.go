@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
-	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // MaxEntrySize is the maximum size of an incoming entry, in bytes (docs/contract/log.md, "Stored
@@ -230,10 +230,10 @@ func wantType(typ string) string {
 	if len(typ) > maxTypeLength {
 		return want
 	}
-	if hint := similar.Hint(typ, typeNames()); hint != "" {
+	if hint := texts.DidYouMean(typ, typeNames()); hint != "" {
 		return want + hint
 	}
-	return want + "; the nearest is " + similar.Nearest(typ, typeNames())
+	return want + "; the nearest is " + texts.Nearest(typ, typeNames())
 }
 
 // maxTypeLength is far above the length of every type. Longer texts are not compared with them.

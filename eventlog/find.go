@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/fold"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // leastDigits is how many digits of a phone number a search needs: fewer are found in too many.
@@ -14,7 +14,7 @@ const leastDigits = 5
 // in the first and last name of a contact together. It does not search in the database, whose locale may
 // know letters of ASCII alone.
 func searchFor(text string) func(value string) bool {
-	plain, digits := fold.String(text), digitsOf(text)
+	plain, digits := texts.Fold(text), digitsOf(text)
 	isPhone := len(digits) >= leastDigits && strings.Trim(text, "0123456789+-/.() ") == ""
 	return func(value string) bool {
 		var members map[string]json.RawMessage
@@ -22,7 +22,7 @@ func searchFor(text string) func(value string) bool {
 			return false // the database accepts nothing else
 		}
 		for _, one := range textsOf(members) {
-			if strings.Contains(fold.String(one), plain) || isPhone && strings.Contains(digitsOf(one), digits) {
+			if strings.Contains(texts.Fold(one), plain) || isPhone && strings.Contains(digitsOf(one), digits) {
 				return true
 			}
 		}
@@ -31,7 +31,7 @@ func searchFor(text string) func(value string) bool {
 }
 
 // textsOf returns the texts of an object and of the objects in it, without the names of members.
-func textsOf(object map[string]json.RawMessage) (texts []string) {
+func textsOf(object map[string]json.RawMessage) (all []string) {
 	member := func(name string) (text string) {
 		_ = json.Unmarshal(object[name], &text) // empty: it is no text
 		return text
@@ -39,17 +39,17 @@ func textsOf(object map[string]json.RawMessage) (texts []string) {
 	for name, value := range object {
 		var list []map[string]json.RawMessage
 		if text := member(name); text != "" {
-			texts = append(texts, text)
+			all = append(all, text)
 		} else if json.Unmarshal(value, &list) == nil {
 			for _, one := range list {
-				texts = append(texts, textsOf(one)...)
+				all = append(all, textsOf(one)...)
 			}
 		}
 	}
 	if first, last := member("first_name"), member("last_name"); first != "" && last != "" {
-		texts = append(texts, first+" "+last, last+" "+first)
+		all = append(all, first+" "+last, last+" "+first)
 	}
-	return texts
+	return all
 }
 
 func digitsOf(text string) string {

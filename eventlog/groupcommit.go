@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // pendingAppend is a single append on its way to a shared transaction.
@@ -202,7 +202,7 @@ func (l *Log) commitTogether(ctx context.Context, statements []*appendStatement)
 	}
 	results, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (appendResult, error) { return scanAppendResult(row) })
 	if err == nil && len(results) != len(statements) {
-		err = fmt.Errorf("%d results for %s", len(results), plural.Of(len(statements), "workspace", "workspaces"))
+		err = fmt.Errorf("%d results for %s", len(results), texts.Count(len(statements), "workspace", "workspaces"))
 	}
 	if err != nil {
 		return AppendError(workspaces[0], err)

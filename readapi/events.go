@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
-	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
@@ -49,7 +49,7 @@ func answerEvents(q *request) error {
 	}
 	if page.Missed {
 		return answer.WrongCursor(answer.CodeEventsMissed, "is too old: the event that follows it was published more than "+
-			timespan.Text(q.api.cfg.Retention)+" ago and is no longer kept, so events have been missed; start again with created_since")
+			texts.Duration(q.api.cfg.Retention)+" ago and is no longer kept, so events have been missed; start again with created_since")
 	}
 	body := q.api.answers.Buffer()
 	defer q.api.answers.Release(body)

@@ -10,8 +10,8 @@ import (
 	"strconv"
 
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
-	"github.com/ledgerfeed/ledgerfeed/internal/fold"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
 )
@@ -80,10 +80,10 @@ func (r *Reader) With(ctx context.Context, ask Ask, column, value string, at *Pl
 // changed ones first.
 const searchDepth = 20_000
 
-// Named reads the clients or contractors whose name has something like a text in it (fold.String), as
+// Named reads the clients or contractors whose name has something like a text in it (texts.Fold), as
 // Page does.
 func (r *Reader) Named(ctx context.Context, ask Ask, text string) (*Page, error) {
-	return r.page(ctx, ask, &turn{name: fold.Pattern(inJSON(text))})
+	return r.page(ctx, ask, &turn{name: texts.Pattern(inJSON(text))})
 }
 
 // Numbered reads the invoices that have a document with a number, as Page does.

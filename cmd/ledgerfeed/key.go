@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -186,7 +186,7 @@ func ofKey(env *operate.Env, change func(ctx context.Context, store *access.Stor
 }
 
 func keyRotateCommand(env *operate.Env) *cobra.Command {
-	var overlap timespan.Flag
+	var overlap texts.DurationFlag
 	c := &cobra.Command{
 		Use:   "rotate KEY-ID|PREFIX",
 		Short: "Give a key a new secret; it is shown once",

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // momentForm describes what parseMoment reads, before "ago" or "from now".
@@ -19,7 +19,7 @@ func parseMoment(s string, now time.Time, direction int) (at time.Time, ok bool)
 	if t, err := time.Parse(time.DateOnly, s); err == nil {
 		return t, true
 	}
-	d, err := timespan.Parse(s)
+	d, err := texts.ParseDuration(s)
 	if err != nil || d <= 0 {
 		return time.Time{}, false
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
-	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -142,7 +142,7 @@ func writeProducers(out io.Writer, list []producerView) error {
 }
 
 func producerRotateCommand(env *operate.Env) *cobra.Command {
-	var overlap timespan.Flag
+	var overlap texts.DurationFlag
 	c := &cobra.Command{
 		Use:   "rotate PRODUCER-ID",
 		Short: "Give a producer's key a new secret; it is shown once",

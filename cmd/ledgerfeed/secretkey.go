@@ -13,7 +13,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 func secretKeyCommand(env *operate.Env) *cobra.Command {
@@ -242,9 +242,9 @@ func rotateSecretKey(ctx context.Context, env *operate.Env, d *operate.Deps, giv
 	}
 	v.Fingerprint = k.Fingerprints()[0].String()
 	return env.Print(v, func(out io.Writer) error {
-		_, err := fmt.Fprintf(out, "The key %s encrypts now; the secrets of %s were encrypted again.\n", v.Fingerprint, plural.Of(v.Webhooks, "webhook", "webhooks"))
+		_, err := fmt.Fprintf(out, "The key %s encrypts now; the secrets of %s were encrypted again.\n", v.Fingerprint, texts.Count(v.Webhooks, "webhook", "webhooks"))
 		if v.Lost > 0 && err == nil {
-			_, err = fmt.Fprintf(out, "Given up: %s. ledgerfeed webhook rotate-secret gives each of these webhooks a new one.\n", plural.Of(v.Lost, "secret", "secrets"))
+			_, err = fmt.Fprintf(out, "Given up: %s. ledgerfeed webhook rotate-secret gives each of these webhooks a new one.\n", texts.Count(v.Lost, "secret", "secrets"))
 		}
 		return err
 	})
@@ -260,7 +260,7 @@ func keepSecretKey(ctx context.Context, env *operate.Env, d *operate.Deps, k *ke
 	}
 	for f, n := range s.Secrets {
 		if f != seals && n > 0 && !slices.Contains(s.Lost, f) {
-			return nil, "", fmt.Errorf("%s still encrypted with the key %s, which stays in the file: run this again", plural.Of(n, "secret is", "secrets are"), f)
+			return nil, "", fmt.Errorf("%s still encrypted with the key %s, which stays in the file: run this again", texts.Count(n, "secret is", "secrets are"), f)
 		}
 	}
 	return env.KeepSecretKey(d.Database, seals)

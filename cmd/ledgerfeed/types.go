@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 )
 
@@ -42,7 +42,7 @@ schema cannot say, append --check finds.`,
 			}
 			switch {
 			case len(list) == 0:
-				return cli.Usagef("there is no entry type %q: ledgerfeed types lists all%s", args[0], similar.Hint(args[0], names))
+				return cli.Usagef("there is no entry type %q: ledgerfeed types lists all%s", args[0], texts.DidYouMean(args[0], names))
 			case schema:
 				text, err := openapi.EntrySchema(list...)
 				if err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/attempt"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 func webhookCommand(env *operate.Env) *cobra.Command {
@@ -435,7 +435,7 @@ func webhookRecoverCommand(env *operate.Env) *cobra.Command {
 		if r.Refused != nil {
 			return r.Refused
 		}
-		said := plural.Of(r.Pending, "message waits", "messages wait") + " and " + plural.Of(r.Failed, "has", "have") + " failed"
+		said := texts.Count(r.Pending, "message waits", "messages wait") + " and " + texts.Count(r.Failed, "has", "have") + " failed"
 		if err := env.Print(r, env.Line(said)); err != nil || dryRun {
 			return err
 		}
@@ -464,13 +464,13 @@ func webhookMissedCommand(env *operate.Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		said := plural.Of(m.Count, "event is", "events are") + " being sent"
+		said := texts.Count(m.Count, "event is", "events are") + " being sent"
 		r, err := store.CountRecovery(ctx, id, from, nil)
 		if err != nil {
 			return err
 		}
 		if m.Waiting+r.Failed > 0 {
-			said += "; " + plural.Of(m.Waiting, "message waits", "messages wait") + " for another attempt and " + plural.Of(r.Failed, "has", "have") + " failed: webhook recover sends them at once"
+			said += "; " + texts.Count(m.Waiting, "message waits", "messages wait") + " for another attempt and " + texts.Count(r.Failed, "has", "have") + " failed: webhook recover sends them at once"
 		}
 		return env.Print(m, env.Line(said))
 	})

@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/moving"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // moveFlags are the flags of workspace move.
@@ -172,7 +172,7 @@ func (f *moveFlags) otherKeyring(same *keyring.Keyring) (*keyring.Keyring, error
 	if f.secretKeyFile == "" {
 		return same, nil
 	}
-	text, err := textfile.Read(f.secretKeyFile)
+	text, err := texts.ReadFile(f.secretKeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--to-secret-key-file: %w", err)
 	}

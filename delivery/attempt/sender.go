@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
 
@@ -141,7 +141,7 @@ func authorities(file string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the system's certificate authorities: %w", err)
 	}
-	pem, err := textfile.Read(file)
+	pem, err := texts.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("LEDGERFEED_WEBHOOK_CA_FILE: %w", err)
 	}

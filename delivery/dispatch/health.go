@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // changeHealth carries out a change of a webhook's health. It tries again until that works or ctx ends.
@@ -125,7 +125,7 @@ func (d *Dispatcher) logHealth(ctx context.Context, message string, c *scheduler
 // "Webhooks").
 func notification(c *scheduler.HealthChange, turnOffAfter time.Duration) *mail.Notification {
 	var subject, what, next string
-	after := timespan.Text(turnOffAfter)
+	after := texts.Duration(turnOffAfter)
 	label := shorten(attempt.Label(c.Endpoint.Name, c.Endpoint.Address))
 	switch c.Change {
 	case policy.TurnOff:

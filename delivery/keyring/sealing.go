@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // State is what a database records about its keys.
@@ -275,7 +275,7 @@ type NotReadyError struct {
 // Error says what to do.
 func (e *NotReadyError) Error() string {
 	return fmt.Sprintf("%s the new key %s yet: restart every process with the new key and the old one, "+
-		"separated by a comma, and then run this again", plural.Of(e.Processes, "running process that delivers webhooks does not have", "running processes that deliver webhooks do not have"), e.Key)
+		"separated by a comma, and then run this again", texts.Count(e.Processes, "running process that delivers webhooks does not have", "running processes that deliver webhooks do not have"), e.Key)
 }
 
 // HeldError says that a delivering process has a key that was to be given up.
@@ -348,7 +348,7 @@ func rotate(ctx context.Context, pool pg.DB, k *Keyring, now time.Time, giveUp [
 				return err
 			}
 			err := audit.Add(ctx, tx, now, audit.Change{
-				WorkspaceID: audit.AllWorkspaces, Action: audit.SecretKeyGiveUp, ObjectID: f.String(), Detail: plural.Of(s.Secrets[f], "secret", "secrets") + " cannot be opened any more",
+				WorkspaceID: audit.AllWorkspaces, Action: audit.SecretKeyGiveUp, ObjectID: f.String(), Detail: texts.Count(s.Secrets[f], "secret", "secrets") + " cannot be opened any more",
 			})
 			if err != nil {
 				return err

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Schedule lists the waits between the attempts of a delivery: the n-th wait
@@ -35,7 +35,7 @@ func ParseSchedule(text string) (Schedule, error) {
 		return s, nil
 	}
 	for part := range strings.SplitSeq(text, ",") {
-		wait, err := timespan.Parse(strings.TrimSpace(part))
+		wait, err := texts.ParseDuration(strings.TrimSpace(part))
 		if err != nil || wait <= 0 {
 			return nil, fmt.Errorf("%q is not a wait above 0 such as 30s, 5m, 2h or 1d", strings.TrimSpace(part))
 		}

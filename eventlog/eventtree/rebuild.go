@@ -10,7 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Rebuild makes the stored trees of a workspace what its log gives. The caller adds the entries in
@@ -133,7 +133,7 @@ func (r *Rebuild) hold(t *rebuiltTree, p *publishedState) {
 	case p.Chain != r.chain:
 		differs = "belongs to another log"
 	case p.Size != t.tree.Size():
-		differs = fmt.Sprintf("has %s, and the log gives %d", plural.Of(p.Size, "event", "events"), t.tree.Size())
+		differs = fmt.Sprintf("has %s, and the log gives %d", texts.Count(p.Size, "event", "events"), t.tree.Size())
 	case p.Root != root:
 		differs = fmt.Sprintf("has the root %s, and the log gives %s", p.Root, root)
 	default:

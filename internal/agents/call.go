@@ -13,7 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/fold"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/readapi/client"
 )
 
@@ -169,7 +169,7 @@ func readList(ctx context.Context, api *client.Client, path string, query url.Va
 // list reads a list.
 func (t *tool) list(ctx context.Context, api *client.Client, given url.Values) (*answer, error) {
 	fields := take(given, argFields)
-	sought := fold.String(strings.Join(take(given, argContaining), ""))
+	sought := texts.Fold(strings.Join(take(given, argContaining), ""))
 	for _, name := range fields {
 		if !slices.Contains(t.fields, name) {
 			return nil, fmt.Errorf("fields: rows have no field %q. They have: %s", name, strings.Join(t.fields, ", "))
@@ -199,7 +199,7 @@ func (t *tool) list(ctx context.Context, api *client.Client, given url.Values) (
 func hasText(value any, text string) bool {
 	switch value := value.(type) {
 	case string:
-		return strings.Contains(fold.String(value), text)
+		return strings.Contains(texts.Fold(value), text)
 	case []any:
 		return slices.ContainsFunc(value, func(one any) bool { return hasText(one, text) })
 	case map[string]any:

@@ -18,7 +18,7 @@ var counted = regexp.MustCompile(`%[ds] (?:of (?:the )?%[ds] )?(?:[a-z]+ )?(?:en
 var bound = regexp.MustCompile(`(?i:at most|at least|up to|more than|longer than|newest|first|to|with|has) $`)
 
 // TestCountsHaveTheirWords: what people read says "1 webhook fails" and "2 webhooks fail". A count and its
-// word come from package plural, not from one format for all numbers.
+// word come from package texts, not from one format for all numbers.
 func TestCountsHaveTheirWords(t *testing.T) {
 	t.Parallel()
 	// Counts that are never one where the text is written.
@@ -41,7 +41,7 @@ func TestCountsHaveTheirWords(t *testing.T) {
 			}
 			for _, at := range counted.FindAllStringIndex(format, -1) {
 				if !bound.MatchString(format[:at[0]]) && strings.HasPrefix(format[at[0]:], "%d") {
-					t.Errorf("%s: %q: want plural.Of or plural.Word for %q", f.set.Position(text.Pos()), format, format[at[0]:at[1]])
+					t.Errorf("%s: %q: want texts.Count or texts.Plural for %q", f.set.Position(text.Pos()), format, format[at[0]:at[1]])
 				}
 			}
 			return true

@@ -21,7 +21,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats.go"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 const (
@@ -271,7 +271,7 @@ var errNoCertificate = errors.New("it holds no certificate in PEM form")
 // authorities trusts the certificates of a file.
 func authorities(file string) nats.Option {
 	read := func() (*x509.CertPool, error) {
-		text, err := textfile.Read(file)
+		text, err := texts.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("ca: %w", err)
 		}
@@ -291,7 +291,7 @@ func authorities(file string) nats.Option {
 // credentials signs in with the JWT and the key of a file.
 func credentials(file string) nats.Option {
 	read := func() (o nats.Options, err error) {
-		text, err := textfile.Read(file)
+		text, err := texts.ReadFile(file)
 		if err == nil {
 			err = nats.UserCredentialBytes(text)(&o)
 		}

@@ -16,8 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/similar"
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Cell is a database with some of the workspaces.
@@ -38,7 +37,7 @@ var validName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,19}$`)
 // ReadFile reads a YAML file with a list of cells. The error names what is wrong and the form
 // wanted, and never an address, which may hold a password.
 func ReadFile(path string) (Set, error) {
-	text, err := textfile.Read(path)
+	text, err := texts.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the cells: %w", err)
 	}
@@ -100,7 +99,7 @@ func (s Set) Named(name string) (Cell, error) {
 	if len(s) == 0 {
 		return Cell{}, errors.New("LEDGERFEED_CELLS is not set, so you cannot name a cell")
 	}
-	return Cell{}, fmt.Errorf("there is no cell %q; want one of %s%s", name, strings.Join(s.Names(), ", "), similar.Hint(name, s.Names()))
+	return Cell{}, fmt.Errorf("there is no cell %q; want one of %s%s", name, strings.Join(s.Names(), ", "), texts.DidYouMean(name, s.Names()))
 }
 
 // ErrNowhere is the error of Of for a workspace that is in no cell.

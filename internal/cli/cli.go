@@ -22,8 +22,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/similar"
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Env is the environment of a command.
@@ -214,7 +213,7 @@ func FlagError(cmd *cobra.Command, err error) error {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
 		name := "--" + unknown.GetSpecifiedName()
-		return Usagef("there is no flag %s%s", name, similar.Hint(name, names))
+		return Usagef("there is no flag %s%s", name, texts.DidYouMean(name, names))
 	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -267,7 +266,7 @@ func NoSuchCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	hint := similar.Hint(args[0], commandNames(cmd))
+	hint := texts.DidYouMean(args[0], commandNames(cmd))
 	if elsewhere, known := cmd.Annotations[args[0]]; known {
 		hint = "; did you mean " + elsewhere + "?"
 	}
@@ -296,7 +295,7 @@ func (e *Env) APIKey(file string) (string, error) {
 		}
 		return "", Usagef("want an API key with events:read, in --key-file or %s", KeyVariable)
 	}
-	text, err := textfile.Read(file)
+	text, err := texts.ReadFile(file)
 	if err != nil {
 		return "", err
 	}

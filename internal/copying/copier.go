@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/readapi/client"
 )
 
@@ -409,7 +409,7 @@ func (c *Copier) copyWhole(ctx context.Context, l *list, s *state) error {
 		s.permissions, s.sight = s.sight, ""
 	}
 	if s.cursor == "" || rows+removed > 0 {
-		c.cfg.Logger.InfoContext(ctx, "copied "+plural.Of(rows, "row", "rows"), "list", l.name(), "removed", removed, "position", next.position, "took", c.cfg.Clock().Sub(began).Round(time.Millisecond))
+		c.cfg.Logger.InfoContext(ctx, "copied "+texts.Count(rows, "row", "rows"), "list", l.name(), "removed", removed, "position", next.position, "took", c.cfg.Clock().Sub(began).Round(time.Millisecond))
 	}
 	s.cursor, s.position = next.to, next.position
 	return nil

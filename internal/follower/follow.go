@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 const (
@@ -71,7 +71,7 @@ type Report struct {
 // String is the report in one line.
 func (r *Report) String() string {
 	if r.Origin == "" {
-		return plural.Of(r.Events, "event", "events") + "; nothing was proven, because --verify was not given."
+		return texts.Count(r.Events, "event", "events") + "; nothing was proven, because --verify was not given."
 	}
 	if r.Size == 0 && r.Root == "" {
 		return fmt.Sprintf("Nothing is proven yet: there was no checkpoint of %s.", r.Origin)
@@ -238,7 +238,7 @@ func (f *Follower) lostPlace(err error) error {
 	if errors.As(err, &refused) && f.cfg.State.Cursor != "" {
 		for _, field := range refused.Fields {
 			if field == "cursor" {
-				return fmt.Errorf("the place in the feed is lost after %s: %w. Keep the state as it is, and begin with another --state, with --since", plural.Of(f.cfg.State.Events, "event", "events"), err)
+				return fmt.Errorf("the place in the feed is lost after %s: %w. Keep the state as it is, and begin with another --state, with --since", texts.Count(f.cfg.State.Events, "event", "events"), err)
 			}
 		}
 	}
@@ -501,11 +501,11 @@ func (f *Follower) overdue(size int64, passed error) error {
 		return t.withKept(&DifferenceError{Sentence: fmt.Sprintf("the tree has shrunk, and stayed so for %v: %v", f.cfg.ProofTimeout, stale), Seen: stale.seen.Note})
 	case errors.As(passed, &uncosigned):
 		return t.withKept(&DifferenceError{
-			Sentence: fmt.Sprintf("the feed shows %s of the tree, and for %v there was no checkpoint of %s that is cosigned: %v", plural.Of(size, "event", "events"), f.cfg.ProofTimeout, plural.Word(size, "it", "them"), uncosigned),
+			Sentence: fmt.Sprintf("the feed shows %s of the tree, and for %v there was no checkpoint of %s that is cosigned: %v", texts.Count(size, "event", "events"), f.cfg.ProofTimeout, texts.Plural(size, "it", "them"), uncosigned),
 			Seen:     uncosigned.seen.Note,
 		})
 	}
 	return t.withKept(&DifferenceError{
-		Sentence: fmt.Sprintf("the feed shows %s of the tree, and for %v there was no checkpoint of a tree of more than %d: %s not signed", plural.Of(size, "event", "events"), f.cfg.ProofTimeout, t.proving(), plural.Word(size-t.proving(), "one is", "they are")),
+		Sentence: fmt.Sprintf("the feed shows %s of the tree, and for %v there was no checkpoint of a tree of more than %d: %s not signed", texts.Count(size, "event", "events"), f.cfg.ProofTimeout, t.proving(), texts.Plural(size-t.proving(), "one is", "they are")),
 	})
 }

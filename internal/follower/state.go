@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // stateForm is the form of state files that this version writes and reads.
@@ -48,7 +48,7 @@ func (p Place) Load() (*State, error) {
 	if p.Name == "" {
 		return fresh, nil
 	}
-	text, err := textfile.Read(p.Name)
+	text, err := texts.ReadFile(p.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fresh, nil
 	}

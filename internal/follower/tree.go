@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Tree is one follower's view of a tree: the newest checkpoint that it has accepted. It is not safe
@@ -145,7 +145,7 @@ func (t *Tree) compare(ctx context.Context, seen *Signed) error {
 		if older.Tree.N == newer.Tree.N {
 			return differs("two signed checkpoints of size %d have the roots %s and %s: the tree was forked", seen.Tree.N, have.Tree.Hash, seen.Tree.Hash)
 		}
-		return differs("the signed tree of size %d does not extend the signed tree of size %d: its first %s differ from before", newer.Tree.N, older.Tree.N, plural.Of(older.Tree.N, "event", "events"))
+		return differs("the signed tree of size %d does not extend the signed tree of size %d: its first %s differ from before", newer.Tree.N, older.Tree.N, texts.Count(older.Tree.N, "event", "events"))
 	}
 	if newer == have && newer.Tree.N > older.Tree.N || seen.Position < have.Position {
 		return &staleError{seen, have}

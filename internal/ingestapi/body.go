@@ -13,7 +13,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Limits of a request.
@@ -108,7 +108,7 @@ type line struct {
 
 // split takes a body apart: NDJSON, or a JSON array. The error is a *problem.
 func split(body []byte) ([]line, error) {
-	body, err := textfile.Plain(body)
+	body, err := texts.Plain(body)
 	if err != nil {
 		return nil, &problem{Status: http.StatusBadRequest, Code: codeInvalidEntries, Detail: "The body cannot be read: " + err.Error() + ". Nothing was appended."}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // What became, or would become, of an entry.
@@ -310,5 +310,5 @@ func (e *entries) warnings() []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s an id or a number that looks like a name, an email address or a telephone number; the first is line %d. "+
-		"Ids and numbers are shown for ever, also when the person is forgotten.", plural.Of(len(e.personal), "line has", "lines have"), e.personal[0])}
+		"Ids and numbers are shown for ever, also when the person is forgotten.", texts.Count(len(e.personal), "line has", "lines have"), e.personal[0])}
 }

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Codes of problems. A code that the read API has, too, means the same there.
@@ -129,9 +129,9 @@ func firstOf(faults []fault) []fault { return faults[:min(len(faults), maxFaults
 
 // detail says how many lines are meant, and that nothing was appended.
 func detail(lines int, one, several string, faults int) string {
-	text := plural.Of(lines, "line "+one, "lines "+several) + "; errors says what is wrong"
+	text := texts.Count(lines, "line "+one, "lines "+several) + "; errors says what is wrong"
 	if faults > maxFaults {
-		text += " with the first of them, in " + plural.Of(maxFaults, "row", "rows")
+		text += " with the first of them, in " + texts.Count(maxFaults, "row", "rows")
 	}
 	return text + ". Nothing was appended."
 }

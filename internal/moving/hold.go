@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // A move holds deliveries by pausing webhooks, as a person does. Every process that delivers
@@ -111,7 +111,7 @@ func awaitFree(ctx context.Context, m *Mover) error {
 			return nil
 		}
 		if time.Since(began) > m.cfg.Idle {
-			return &IdleError{Place: m.cfg.From.Name, Waits: "the processes that deliver to give back " + plural.Of(taken, "webhook", "webhooks")}
+			return &IdleError{Place: m.cfg.From.Name, Waits: "the processes that deliver to give back " + texts.Count(taken, "webhook", "webhooks")}
 		}
 		if !flow.Sleep(ctx, lookEvery) {
 			return context.Cause(ctx)

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -108,7 +108,7 @@ func openWith(ctx context.Context, m *Mover, from, to pgx.Tx, cursorKey []byte) 
 		m.cfg.WorkspaceID, m.now(), refused, h.position, h.chain); err != nil {
 		return fmt.Errorf("note that %s is open: %w", m.cfg.WorkspaceID, err)
 	}
-	return m.audit(ctx, to, fmt.Sprintf("came from %s with %s", m.cfg.From.Name, plural.Of(h.position, "entry", "entries")))
+	return m.audit(ctx, to, fmt.Sprintf("came from %s with %s", m.cfg.From.Name, texts.Count(h.position, "entry", "entries")))
 }
 
 // copyWorkspace copies the workspace's own settings to the new place, and removes the keys that an

@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // sslFile is a file for TLS that a connection string names, by a word of libpq.
@@ -50,7 +50,7 @@ func checkSSLFiles(text string) error {
 		if err != nil {
 			continue
 		}
-		plain, err := textfile.Plain(content)
+		plain, err := texts.Plain(content)
 		switch block, _ := pem.Decode(plain); {
 		case err != nil:
 		case block == nil:

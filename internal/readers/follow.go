@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/follower"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 )
 
@@ -240,7 +240,7 @@ func (f *flags) tree(ctx context.Context, env *cli.Env, client *follower.Client,
 	}
 	switch {
 	case f.keys != "":
-		text, err := textfile.Read(f.keys)
+		text, err := texts.ReadFile(f.keys)
 		if err != nil {
 			return nil, err
 		}

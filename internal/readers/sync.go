@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/copying"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // syncFlags are the flags of sync.
@@ -101,9 +101,9 @@ func compare(ctx context.Context, env *cli.Env, copier *copying.Copier) error {
 		return env.Print(found, func(out io.Writer) error {
 			verdict := "the copy is as the API"
 			if n := len(found.Differences); n > 0 {
-				verdict = plural.Of(n, "row differs", "rows differ")
+				verdict = texts.Count(n, "row differs", "rows differ")
 			}
-			fmt.Fprintf(out, "%s: %s, %s\n", found.List, plural.Of(found.Rows, "row", "rows"), verdict)
+			fmt.Fprintf(out, "%s: %s, %s\n", found.List, texts.Count(found.Rows, "row", "rows"), verdict)
 			for _, d := range found.Differences {
 				fmt.Fprintf(out, "  %s\n", cli.Printable(d.String()))
 			}

@@ -13,8 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/similar"
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // File is a YAML file with settings. Each key is the name of a variable without LEDGERFEED_, in
@@ -47,7 +46,7 @@ func ReadFile(path string) (*File, error) {
 	f := &File{name: filepath.Base(path), values: map[string]fileValue{}}
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
-		if _, form := textfile.Plain(text); form != nil { // yaml itself reads UTF-16 with a byte order mark
+		if _, form := texts.Plain(text); form != nil { // yaml itself reads UTF-16 with a byte order mark
 			return nil, &FileError{[]string{fmt.Sprintf("%s cannot be read: %v", f.name, form)}}
 		}
 		return nil, &FileError{[]string{fmt.Sprintf("%s is no YAML: %s", f.name, strings.TrimPrefix(err.Error(), "yaml: "))}}
@@ -88,7 +87,7 @@ func (f *File) read(root *yaml.Node) (faults []string) {
 		key, value := root.Content[i], root.Content[i+1]
 		field, ok := known[key.Value]
 		if !ok {
-			fault(key, "there is no setting %s%s", key.Value, similar.Hint(key.Value, slices.Sorted(maps.Keys(known))))
+			fault(key, "there is no setting %s%s", key.Value, texts.DidYouMean(key.Value, slices.Sorted(maps.Keys(known))))
 			continue
 		}
 		variable := field.Tag.Get("env")

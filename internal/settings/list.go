@@ -8,7 +8,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Where a value comes from, if not from a file.
@@ -63,7 +63,7 @@ func Mistyped(environ []string) (list []string) {
 		if !ok || slices.Contains(known, name) {
 			continue
 		}
-		if meant, ok := similar.Find(name, known); ok {
+		if meant, ok := texts.Similar(name, known); ok {
 			list = append(list, fmt.Sprintf("there is no setting %s; did you mean %s?", variable, prefix+meant))
 		}
 	}

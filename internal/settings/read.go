@@ -24,7 +24,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
-	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Fault is a setting with a wrong value.
@@ -92,7 +92,7 @@ func Read(environ []string, f *File) (Settings, error) {
 // parse fills in the fields and returns the variables whose values their types reject.
 func parse(s *Settings, variables map[string]string) (wrong []string, err error) {
 	err = env.ParseWithOptions(s, env.Options{Environment: variables, FuncMap: map[reflect.Type]env.ParserFunc{
-		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return timespan.Parse(text) },
+		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return texts.ParseDuration(text) },
 	}})
 	var all env.AggregateError
 	switch {

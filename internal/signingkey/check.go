@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Verifiers holds the verifier keys to check notes with.
@@ -59,7 +59,7 @@ const MaxNote = 1_000_000
 // ReadNote reads a note that a Windows editor may have saved. It removes a byte order mark and
 // turns CR LF into LF, which is safe because notes have no control characters except LF.
 func ReadNote(in io.Reader) ([]byte, error) {
-	signed, err := io.ReadAll(textfile.NewReader(io.LimitReader(in, MaxNote+1)))
+	signed, err := io.ReadAll(texts.NewReader(io.LimitReader(in, MaxNote+1)))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the note: %w", err)
 	}

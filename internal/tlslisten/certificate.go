@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // lookEvery is how often handshakes check whether the files have changed.
@@ -68,8 +68,8 @@ func (c *Certificate) times() (t fileTimes, err error) {
 
 func (c *Certificate) load(times fileTimes) error {
 	var pair tls.Certificate
-	cert, err := textfile.Read(c.cfg.CertFile)
-	key, keyErr := textfile.Read(c.cfg.KeyFile)
+	cert, err := texts.ReadFile(c.cfg.CertFile)
+	key, keyErr := texts.ReadFile(c.cfg.KeyFile)
 	if err = errors.Join(err, keyErr); err == nil {
 		pair, err = tls.X509KeyPair(cert, key)
 	}

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
-	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/projections/table"
 )
 
@@ -50,7 +49,7 @@ type UnknownResourceError struct{ Resource string }
 
 // Error names the resource and those that exist.
 func (e *UnknownResourceError) Error() string {
-	return fmt.Sprintf("there is no resource %q; want some of %s%s", e.Resource, strings.Join(Resources(), ", "), similar.Hint(e.Resource, Resources()))
+	return fmt.Sprintf("there is no resource %q; want some of %s%s", e.Resource, strings.Join(Resources(), ", "), texts.DidYouMean(e.Resource, Resources()))
 }
 
 // Rebuild makes the rows of workspaces match a fold of their logs: it repairs what Verify would
@@ -87,7 +86,7 @@ func (s *rebuildScope) includes(t *table.Table) bool {
 func (s *rebuildScope) change(b *Rebuilt) audit.Change {
 	c := audit.Change{
 		WorkspaceID: b.WorkspaceID, Action: audit.Rebuild, ObjectName: strings.Join(s.resources, ", "),
-		Detail: fmt.Sprintf("%s written, %d deleted; rules %d, before %d", plural.Of(b.Written, "row", "rows"), b.Deleted, b.Rules, b.RulesBefore),
+		Detail: fmt.Sprintf("%s written, %d deleted; rules %d, before %d", texts.Count(b.Written, "row", "rows"), b.Deleted, b.Rules, b.RulesBefore),
 	}
 	if s.restored != 0 {
 		c.Action, c.ObjectName = audit.EntryRestore, audit.EntryName(s.restored)

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // treeFold gets the entries of a log, in order, and checks or rebuilds the event trees from them.
@@ -108,7 +108,7 @@ func (r *Replayer) rebuildTrees(ctx context.Context, workspaceID string, lost bo
 		}
 		return audit.Add(ctx, tx, r.cfg.Clock(), audit.Change{
 			WorkspaceID: workspaceID, Action: audit.Rebuild, ObjectName: resourceTrees,
-			Detail: fmt.Sprintf("%s written, %d deleted", plural.Of(b.Written, "tile or tree", "tiles and trees"), b.Deleted),
+			Detail: fmt.Sprintf("%s written, %d deleted", texts.Count(b.Written, "tile or tree", "tiles and trees"), b.Deleted),
 		})
 	})
 	if refused, ok := errors.AsType[*eventtree.RefusedError](err); ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // A mass change updates its rows in slices, one statement each, sized to take about sliceTime.
@@ -66,7 +66,7 @@ func ChangeAll(ctx context.Context, tx pgx.Tx, t *Table, workspaceID string, m *
 			return fail(err)
 		}
 		if n := tag.RowsAffected(); n != int64(len(ids)) {
-			return fail(fmt.Errorf("of the rows from %s to %s, %s not have the fields that change; ledgerfeed rebuild repairs this", ids[0], ids[len(ids)-1], plural.Of(int64(len(ids))-n, "does", "do")))
+			return fail(fmt.Errorf("of the rows from %s to %s, %s not have the fields that change; ledgerfeed rebuild repairs this", ids[0], ids[len(ids)-1], texts.Count(int64(len(ids))-n, "does", "do")))
 		}
 		took := time.Since(began)
 		if sliced != nil {

@@ -63,7 +63,7 @@ func (t *Table) statements() statements {
 func alongKey(workspace string, by []Column) string {
 	last := len(by) - 1
 	c := &by[last]
-	where := append([]string{"t.workspace_id = " + workspace}, texts(by[:last], match)...)
+	where := append([]string{"t.workspace_id = " + workspace}, textOfEach(by[:last], match)...)
 	for _, operator := range []string{" >= ", " <= "} {
 		where = append(where, "t."+c.Name+operator+c.cast("k."+c.Name))
 	}
@@ -123,10 +123,10 @@ func (t *Table) allColumns() []Column { return append(t.primaryKey(), t.Columns.
 
 // join calls text for each of the columns and joins the results with commas.
 func join(columns []Column, text func(i int, c *Column) string) string {
-	return strings.Join(texts(columns, text), ", ")
+	return strings.Join(textOfEach(columns, text), ", ")
 }
 
-func texts(columns []Column, text func(i int, c *Column) string) []string {
+func textOfEach(columns []Column, text func(i int, c *Column) string) []string {
 	list := make([]string, len(columns))
 	for i := range columns {
 		list[i] = text(i, &columns[i])

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // StoreConfig is what a Store needs.
@@ -188,7 +188,7 @@ func (s *Store) SetRateLimit(ctx context.Context, workspaceID, keyID string, per
 		if _, err := tx.Exec(ctx, set, workspaceID, keyID, perMinute); err != nil {
 			return fmt.Errorf("set the rate limit of the key %s: %w", keyID, err)
 		}
-		return addToAudit(ctx, tx, now, audit.KeySetLimit, before, fmt.Sprintf("from %d to %s a minute", before.RateLimit, plural.Of(perMinute, "request", "requests")))
+		return addToAudit(ctx, tx, now, audit.KeySetLimit, before, fmt.Sprintf("from %d to %s a minute", before.RateLimit, texts.Count(perMinute, "request", "requests")))
 	})
 }
 

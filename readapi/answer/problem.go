@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -177,7 +177,7 @@ func TooManyRefusedKeys(reset int) *Error {
 	return &Error{
 		Status: http.StatusTooManyRequests, Code: CodeAddressSlowedDown, RetryAfter: reset, Refusal: RefusedSlowDown,
 		Detail: fmt.Sprintf("This address has sent more than %d refused keys within a minute. Wait %s and send a valid key.",
-			access.RefusedKeysPerMinute, plural.Of(reset, "second", "seconds")),
+			access.RefusedKeysPerMinute, texts.Count(reset, "second", "seconds")),
 	}
 }
 
@@ -194,7 +194,7 @@ func Unauthorized(reason access.Reason, cause error) *Error {
 func TooManyRequests(a access.Allowance) *Error {
 	return &Error{
 		Status: http.StatusTooManyRequests, Code: CodeRateLimited, RetryAfter: a.Reset, Refusal: RefusedRateLimit,
-		Detail: fmt.Sprintf("This key may make %s a minute. Wait %s, then go on.", plural.Of(a.Limit, "request", "requests"), plural.Of(a.Reset, "second", "seconds")),
+		Detail: fmt.Sprintf("This key may make %s a minute. Wait %s, then go on.", texts.Count(a.Limit, "request", "requests"), texts.Count(a.Reset, "second", "seconds")),
 	}
 }
 

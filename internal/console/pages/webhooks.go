@@ -20,7 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signaturecheck"
-	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Webhooks serves the pages of webhooks and their deliveries.
@@ -275,7 +275,7 @@ func (p *Webhooks) webhookPage(r *web.Request) error {
 	if err != nil {
 		return err
 	}
-	body := &webhookBody{Webhook: newRow(w), OffAfter: timespan.Text(p.Settings.TurnOffAfter), Types: domain.PublicTypes(), States: []string{
+	body := &webhookBody{Webhook: newRow(w), OffAfter: texts.Duration(p.Settings.TurnOffAfter), Types: domain.PublicTypes(), States: []string{
 		string(policy.Pending), string(policy.Succeeded), string(policy.Failed), string(policy.Cancelled),
 	}}
 	if err := body.listDeliveries(r, p.Store, p.Data); err != nil {

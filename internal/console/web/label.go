@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/policy"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -244,7 +244,7 @@ func Plural(n any, one, many string) string {
 	case int64:
 		count = n
 	}
-	return Count(count) + " " + plural.Word(count, one, many)
+	return Count(count) + " " + texts.Plural(count, one, many)
 }
 
 // When says how far t is from now, in one unit, and from a week on which day it is. The script of

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Theme sets the product name, the accent colour and the logo.
@@ -143,7 +143,7 @@ func ReadLogo(file string) (Logo, error) {
 	case strings.HasPrefix(http.DetectContentType(body), "text/") && bytes.Contains(body, []byte("<svg")):
 		return Logo{body, ".svg"}, nil
 	}
-	if _, err := textfile.Plain(body); err != nil {
+	if _, err := texts.Plain(body); err != nil {
 		return Logo{}, fmt.Errorf("the logo in %s cannot be read: %w", file, err)
 	}
 	return Logo{}, fmt.Errorf("the logo in %s is not a picture in SVG or PNG", file)

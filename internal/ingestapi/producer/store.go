@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
@@ -58,7 +58,7 @@ func (n *New) validate() error {
 	}
 	for _, t := range n.Types {
 		if !slices.Contains(known, t) {
-			errs = append(errs, &InvalidError{"types", fmt.Sprintf("there is no entry type %q: ledgerfeed types lists all%s", t, similar.Hint(t, known))})
+			errs = append(errs, &InvalidError{"types", fmt.Sprintf("there is no entry type %q: ledgerfeed types lists all%s", t, texts.DidYouMean(t, known))})
 		}
 	}
 	return errors.Join(errs...)

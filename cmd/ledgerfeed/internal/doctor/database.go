@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
@@ -138,11 +138,11 @@ func checkConnections(ctx context.Context, x *examination) ([]Finding, error) {
 	case err != nil:
 		return nil, err
 	case x.db.Pooled:
-		return ok("%d of %d %s in use; processes connect through a pooler, which bounds its own", u.Used, u.Max, plural.Word(u.Used, "is", "are")), nil
+		return ok("%d of %d %s in use; processes connect through a pooler, which bounds its own", u.Used, u.Max, texts.Plural(u.Used, "is", "are")), nil
 	case u.Warning != "":
-		return []Finding{{Level: Warning, Text: fmt.Sprintf("%d of %d connections %s in use", u.Used, u.Max, plural.Word(u.Used, "is", "are")), Do: u.Warning}}, nil
+		return []Finding{{Level: Warning, Text: fmt.Sprintf("%d of %d connections %s in use", u.Used, u.Max, texts.Plural(u.Used, "is", "are")), Do: u.Warning}}, nil
 	}
-	return ok("%d of %d %s in use", u.Used, u.Max, plural.Word(u.Used, "is", "are")), nil
+	return ok("%d of %d %s in use", u.Used, u.Max, texts.Plural(u.Used, "is", "are")), nil
 }
 
 // oldTransactions is the age from which the server is near its limit, which is 2,000
@@ -269,7 +269,7 @@ func checkLocks(ctx context.Context, x *examination) ([]Finding, error) {
 			text += ", and holds a lock on " + tables + " that stops every other session there"
 		}
 		if waiting > 0 {
-			text += ", and " + plural.Of(waiting, "session waits", "sessions wait") + " for it"
+			text += ", and " + texts.Count(waiting, "session waits", "sessions wait") + " for it"
 		}
 		list = append(list, Finding{
 			Level: Error, Text: text,

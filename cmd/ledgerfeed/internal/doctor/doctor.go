@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // check looks at one thing. It returns what is to be said; nothing at all means OK with
@@ -188,7 +188,7 @@ func write(out io.Writer, list []Finding) error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("cannot write the findings: %w", err)
 	}
-	_, err := fmt.Fprintf(out, "%s, %s\n", plural.Of(counts[Error], "error", "errors"), plural.Of(counts[Warning], "warning", "warnings"))
+	_, err := fmt.Fprintf(out, "%s, %s\n", texts.Count(counts[Error], "error", "errors"), texts.Count(counts[Warning], "warning", "warnings"))
 	return err
 }
 

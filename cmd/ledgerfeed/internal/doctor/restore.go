@@ -10,8 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // checksAfterRestore look at what a restored backup may have wrong, and say what
@@ -84,7 +83,7 @@ func checkRestoredLog(ctx context.Context, x *examination) ([]Finding, error) {
 			continue
 		}
 		list = append(list, Finding{
-			Level: Error, Text: "the log of " + plural.Of(f.workspaces, "workspace", "workspaces") + " " + f.fault,
+			Level: Error, Text: "the log of " + texts.Count(f.workspaces, "workspace", "workspaces") + " " + f.fault,
 			Do: "the backup is not of one moment, or was altered: restore another one; ledgerfeed verify names the positions",
 		})
 	}
@@ -95,7 +94,7 @@ func checkRestoredLog(ctx context.Context, x *examination) ([]Finding, error) {
 		return list, nil
 	}
 	return append(list, Finding{
-		Level: Warning, Text: fmt.Sprintf("%s in %s; the newest %d of each have the right chain; the newest of all, other than entries that forget people, was appended on %s", plural.Of(entries, "entry", "entries"), plural.Of(workspaces, "workspace", "workspaces"), chained, domain.FormatTime(newest.UTC().Truncate(time.Millisecond))),
+		Level: Warning, Text: fmt.Sprintf("%s in %s; the newest %d of each have the right chain; the newest of all, other than entries that forget people, was appended on %s", texts.Count(entries, "entry", "entries"), texts.Count(workspaces, "workspace", "workspaces"), chained, domain.FormatTime(newest.UTC().Truncate(time.Millisecond))),
 		Do: "ledgerfeed verify proves all of it. Tell producers that what they appended later is not in the log: producers that keep the ids offer it again. " +
 			"A follower's cursor from after that time gets 400, which says what to read again. Older cursors continue",
 	}), nil
@@ -111,7 +110,7 @@ func checkRestoredPositions(ctx context.Context, x *examination) ([]Finding, err
 	}
 	if ahead > 0 || webhooks > 0 {
 		return []Finding{{
-			Level: Error, Text: fmt.Sprintf("%s and %s are ahead of the log", plural.Of(ahead, "checkpoint", "checkpoints"), plural.Of(webhooks, "webhook", "webhooks")),
+			Level: Error, Text: fmt.Sprintf("%s and %s are ahead of the log", texts.Count(ahead, "checkpoint", "checkpoints"), texts.Count(webhooks, "webhook", "webhooks")),
 			Do: "the backup is not of one moment: restore the whole database from one; ledgerfeed rebuild mends the read models alone",
 		}}, nil
 	}
@@ -132,7 +131,7 @@ func checkRestoredPeople(ctx context.Context, x *examination) ([]Finding, error)
 	if err != nil {
 		return nil, fmt.Errorf("cannot count who was forgotten: %w", err)
 	}
-	text := plural.Of(forgotten, "person is", "people are") + " forgotten"
+	text := texts.Count(forgotten, "person is", "people are") + " forgotten"
 	if pending > 0 {
 		text += fmt.Sprintf(", and for %d of them the deletion has not ended", pending)
 	}
@@ -154,17 +153,17 @@ func checkRestoredPeople(ctx context.Context, x *examination) ([]Finding, error)
 		return nil, fmt.Errorf("cannot read who was forgotten: %w", err)
 	case back > 0:
 		return []Finding{{
-			Level: Warning, Text: fmt.Sprintf("%s; on the list %s, %s back", text, name, plural.Of(back, "person is", "people are")),
+			Level: Warning, Text: fmt.Sprintf("%s; on the list %s, %s back", text, name, texts.Count(back, "person is", "people are")),
 			Do: "before you tell producers anything: ledgerfeed append --forgotten " + name,
 		}}, nil
 	}
-	return ok("%s; so is everybody on the list %s (%s)", text, name, plural.Of(listed, "person", "people")), nil
+	return ok("%s; so is everybody on the list %s (%s)", text, name, texts.Count(listed, "person", "people")), nil
 }
 
 // restoredPeople reads a list of people who were forgotten. It returns how many of them are of this log,
 // and for how many of those the log lacks an entry of the list.
 func (x *examination) restoredPeople(ctx context.Context, name string) (listed, back int64, err error) {
-	text, err := textfile.Read(name)
+	text, err := texts.ReadFile(name)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -213,7 +212,7 @@ func checkRestoredAccess(ctx context.Context, x *examination) ([]Finding, error)
 		since = "This last changed on " + domain.FormatTime(last.UTC().Truncate(time.Millisecond))
 	}
 	return []Finding{{
-		Level: Warning, Text: fmt.Sprintf("%s and %s signed in to the console. %s", plural.Of(keys, "key works", "keys work"), plural.Of(people, "person is", "people are"), since),
+		Level: Warning, Text: fmt.Sprintf("%s and %s signed in to the console. %s", texts.Count(keys, "key works", "keys work"), texts.Count(people, "person is", "people are"), since),
 		Do: "revoke, rotate or delete again what was revoked, rotated or deleted later (key revoke, webhook rotate-secret, webhook delete). What was made later is gone. DELETE FROM console_session signs everybody out",
 	}}, nil
 }
@@ -234,10 +233,10 @@ func checkOwed(ctx context.Context, x *examination) ([]Finding, error) {
 		return nil, fmt.Errorf("cannot count what webhooks are owed: %w", err)
 	}
 	text := fmt.Sprintf("%s on: %s will be sent, also some that were sent before the restore, and %s will be tried again",
-		plural.Of(on, "webhook is", "webhooks are"), plural.Of(events-expired, "event", "events"), plural.Of(pending, "delivery", "deliveries"))
+		texts.Count(on, "webhook is", "webhooks are"), texts.Count(events-expired, "event", "events"), texts.Count(pending, "delivery", "deliveries"))
 	if expired > 0 {
 		return []Finding{{
-			Level: Warning, Text: fmt.Sprintf("%s; %s past the retention, and will not be sent", text, plural.Of(expired, "event is", "events are")),
+			Level: Warning, Text: fmt.Sprintf("%s; %s past the retention, and will not be sent", text, texts.Count(expired, "event is", "events are")),
 			Do: "a longer LEDGERFEED_RETENTION at the start lets them be sent",
 		}}, nil
 	}

@@ -23,9 +23,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
@@ -58,7 +58,7 @@ func checkSettings(_ context.Context, x *examination) ([]Finding, error) {
 		}
 	}
 	if len(list) == 0 {
-		return ok("%s set; ledgerfeed config shows all", plural.Of(set, "is", "are")), nil
+		return ok("%s set; ledgerfeed config shows all", texts.Count(set, "is", "are")), nil
 	}
 	return list, nil
 }
@@ -95,19 +95,19 @@ func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
 	var list []Finding
 	if s.Quarantined > 0 {
 		list = append(list, Finding{
-			Level: Error, Text: plural.Of(s.Quarantined, "workspace waits", "workspaces wait") + " before an entry that cannot be projected",
+			Level: Error, Text: texts.Count(s.Quarantined, "workspace waits", "workspaces wait") + " before an entry that cannot be projected",
 			Do: "ledgerfeed quarantine list shows them, and quarantine show the reason",
 		})
 	}
 	if s.LagEntries > 0 && s.Quarantined == 0 && time.Duration(s.LagSeconds*float64(time.Second)) > lateProjection {
 		list = append(list, Finding{
-			Level: Error, Text: plural.Of(s.LagEntries, "entry is", "entries are") + " not projected",
+			Level: Error, Text: texts.Count(s.LagEntries, "entry is", "entries are") + " not projected",
 			Do: "check that a process with the role project runs, and read its log",
 		})
 	}
 	if s.OtherRules > 0 {
 		list = append(list, Finding{
-			Level: Warning, Text: plural.Of(s.OtherRules, "workspace has", "workspaces have") + " rows made by the rules of another version",
+			Level: Warning, Text: texts.Count(s.OtherRules, "workspace has", "workspaces have") + " rows made by the rules of another version",
 			Do: "they are rebuilt in the background; ledgerfeed rebuild does it now",
 		})
 	}
@@ -121,12 +121,12 @@ func checkReadModels(ctx context.Context, x *examination) ([]Finding, error) {
 			count = "at least " + count
 		}
 		list = append(list, Finding{
-			Level: Warning, Text: count + " " + plural.Word(waiting, "entry", "entries") + " had no effect, or only a part of it",
+			Level: Warning, Text: count + " " + texts.Plural(waiting, "entry", "entries") + " had no effect, or only a part of it",
 			Do: "ledgerfeed anomaly list says why: producers have to correct what they sent; anomaly acknowledge ends this warning",
 		})
 	}
 	if len(list) == 0 {
-		return ok("%d of %s", s.Position, plural.Of(s.Head, "entry", "entries")), nil
+		return ok("%d of %s", s.Position, texts.Count(s.Head, "entry", "entries")), nil
 	}
 	return list, nil
 }
@@ -144,7 +144,7 @@ func checkPeople(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	if pending > 0 {
 		list = append(list, Finding{
-			Level: Error, Text: fmt.Sprintf("%s of detached values %s not ended after 10 minutes", plural.Of(pending, "deletion", "deletions"), plural.Word(pending, "has", "have")),
+			Level: Error, Text: fmt.Sprintf("%s of detached values %s not ended after 10 minutes", texts.Count(pending, "deletion", "deletions"), texts.Plural(pending, "has", "have")),
 			Do: "start a process with the role project: it waits for the read models, and then deletes the values",
 		})
 	}
@@ -164,7 +164,7 @@ func checkPeople(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	if named > 0 {
 		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("of %s that were looked at, %d %s like a name, such as %s", plural.Of(looked, "id of a client or contractor", "ids of clients and contractors"), named, plural.Word(named, "looks", "look"), first),
+			Level: Warning, Text: fmt.Sprintf("of %s that were looked at, %d %s like a name, such as %s", texts.Count(looked, "id of a client or contractor", "ids of clients and contractors"), named, texts.Plural(named, "looks", "look"), first),
 			Do: "give people ids that say nothing: ids are shown for ever, also when the person is forgotten (docs/operations/erasure.md)",
 		})
 	}
@@ -209,7 +209,7 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	var list []Finding
 	if late > 0 {
 		list = append(list, Finding{
-			Level: Error, Text: plural.Of(late, "webhook has", "webhooks have") + " events that wait to be sent for the first time",
+			Level: Error, Text: texts.Count(late, "webhook has", "webhooks have") + " events that wait to be sent for the first time",
 			Do: "check that a process with the role deliver runs, and read its log; ledgerfeed status names them",
 		})
 	}
@@ -221,7 +221,7 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	}
 	if paused > 0 && since != nil {
 		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("%s paused, the first since %s", plural.Of(paused, "webhook is", "webhooks are"), since.UTC().Format(time.RFC3339)),
+			Level: Warning, Text: fmt.Sprintf("%s paused, the first since %s", texts.Count(paused, "webhook is", "webhooks are"), since.UTC().Format(time.RFC3339)),
 			Do: "ask the workspaces whether they still want that: events that have waited for longer than LEDGERFEED_RETENTION are not sent; ledgerfeed status names them",
 		})
 	}
@@ -231,7 +231,7 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 	case len(lags) == 0:
 		return ok("there is none"), nil
 	default:
-		return ok("%s", plural.Of(len(lags), "webhook: it neither fails nor is late", "webhooks: none fails or is late")), nil
+		return ok("%s", texts.Count(len(lags), "webhook: it neither fails nor is late", "webhooks: none fails or is late")), nil
 	}
 }
 
@@ -240,13 +240,13 @@ func checkWebhooks(ctx context.Context, x *examination) ([]Finding, error) {
 func failingText(failing, off int, waiting int64, ids []string) string {
 	var parts []string
 	if failing > 0 {
-		parts = append(parts, plural.Of(failing, "webhook fails", "webhooks fail")+named(ids, failing))
+		parts = append(parts, texts.Count(failing, "webhook fails", "webhooks fail")+named(ids, failing))
 	}
 	if off > 0 {
-		parts = append(parts, plural.Of(off, "webhook is off", "webhooks are off"))
+		parts = append(parts, texts.Count(off, "webhook is off", "webhooks are off"))
 	}
 	if waiting > 0 {
-		parts = append(parts, plural.Of(waiting, "delivery waits", "deliveries wait")+" for another attempt")
+		parts = append(parts, texts.Count(waiting, "delivery waits", "deliveries wait")+" for another attempt")
 	}
 	return strings.Join(parts, ", ")
 }
@@ -280,13 +280,13 @@ func checkRelays(ctx context.Context, x *examination) ([]Finding, error) {
 		r := &relays[i]
 		if r.Failing > 0 {
 			list = append(list, Finding{
-				Level: Error, Text: fmt.Sprintf("the relay %s cannot send %s", r.Name, plural.Of(r.Failing, "workspace", "workspaces")),
+				Level: Error, Text: fmt.Sprintf("the relay %s cannot send %s", r.Name, texts.Count(r.Failing, "workspace", "workspaces")),
 				Do: "ledgerfeed status names them and the reasons",
 			})
 		}
 		if r.Failing == 0 && r.LagEntries > 0 && time.Duration(r.LagSeconds*float64(time.Second)) > lateRelay {
 			list = append(list, Finding{
-				Level: Error, Text: fmt.Sprintf("the relay %s has not sent %s", r.Name, plural.Of(r.LagEntries, "entry", "entries")),
+				Level: Error, Text: fmt.Sprintf("the relay %s has not sent %s", r.Name, texts.Count(r.LagEntries, "entry", "entries")),
 				Do: "check that a process with the role relay and this name in LEDGERFEED_RELAY_URL runs, and that it reaches its broker (/readyz?role=relay); docs/operations/relay.md says how to remove one that is no longer wanted",
 			})
 		}
@@ -295,7 +295,7 @@ func checkRelays(ctx context.Context, x *examination) ([]Finding, error) {
 		return ok("there is none"), nil
 	}
 	if len(list) == 0 {
-		return ok("%s", plural.Of(len(relays), "relay: it is not late", "relays: none is late")), nil
+		return ok("%s", texts.Count(len(relays), "relay: it is not late", "relays: none is late")), nil
 	}
 	return list, nil
 }
@@ -383,7 +383,7 @@ func checkBrand(ctx context.Context, x *examination, lead, list, prefixes string
 		return ok("%d can be used", live), nil
 	}
 	return []Finding{{
-		Level: Error, Text: fmt.Sprintf("%d of %d %s made under another brand, such as %s, than LEDGERFEED_BRAND, which is %s", refused, live, plural.Word(refused, "is refused: it was", "are refused: they were"), strings.TrimPrefix(brand, lead), x.env.Settings.Brand),
+		Level: Error, Text: fmt.Sprintf("%d of %d %s made under another brand, such as %s, than LEDGERFEED_BRAND, which is %s", refused, live, texts.Plural(refused, "is refused: it was", "are refused: they were"), strings.TrimPrefix(brand, lead), x.env.Settings.Brand),
 		Do: "set LEDGERFEED_BRAND to what it was, or rotate or revoke these keys (" + list + ")",
 	}}, nil
 }
@@ -462,11 +462,11 @@ func checkThisMachine(ctx context.Context, x *examination) ([]Finding, error) {
 	c := answer.Connections
 	if c.Refused > 0 {
 		return []Finding{{
-			Level: Warning, Text: fmt.Sprintf("PostgreSQL has refused the process at %s %s since the process started, because a limit of connections was reached; requests waited for one of the process's open connections", listen, plural.Of(c.Refused, "new connection", "new connections")),
+			Level: Warning, Text: fmt.Sprintf("PostgreSQL has refused the process at %s %s since the process started, because a limit of connections was reached; requests waited for one of the process's open connections", listen, texts.Count(c.Refused, "new connection", "new connections")),
 			Do: "raise max_connections, or bound processes by LEDGERFEED_CONNECTIONS (docs/operations/sizing.md)",
 		}}, nil
 	}
-	return ok("the process at %s is ready; %d of the %d connections to the database that it may have %s used, %s idle", listen, c.Used, c.Most, plural.Word(c.Used, "is", "are"), plural.Of(c.Idle, "is", "are")), nil
+	return ok("the process at %s is ready; %d of the %d connections to the database that it may have %s used, %s idle", listen, c.Used, c.Most, texts.Plural(c.Used, "is", "are"), texts.Count(c.Idle, "is", "are")), nil
 }
 
 // checkMailServer connects to the server for mail, and sends none.

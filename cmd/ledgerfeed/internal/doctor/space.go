@@ -16,7 +16,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // biggest is how many tables are named.
@@ -113,7 +113,7 @@ func checkSize(ctx context.Context, x *examination) ([]Finding, error) {
 	for _, t := range tables[:min(biggest, len(tables))] {
 		named = append(named, t.name+" "+sizeOf(t.bytes))
 	}
-	return ok("%s, of which %s, with indexes; %s in the last 24 hours, about %s", sizeOf(g.database), strings.Join(named, ", "), plural.Of(g.entries, "entry", "entries"), sizeOf(g.perDay)), nil
+	return ok("%s, of which %s, with indexes; %s in the last 24 hours, about %s", sizeOf(g.database), strings.Join(named, ", "), texts.Count(g.entries, "entry", "entries"), sizeOf(g.perDay)), nil
 }
 
 // manyDead is how many dead rows a table may have before their share counts.
@@ -137,7 +137,7 @@ func checkDeadRows(ctx context.Context, x *examination) ([]Finding, error) {
 				last = "vacuumed last on " + vacuumed.UTC().Format(time.DateTime) + " UTC"
 			}
 			list = append(list, Finding{
-				Level: Warning, Text: fmt.Sprintf("%s has %s and %s; %s", table, plural.Of(dead, "dead row", "dead rows"), plural.Of(live, "live one", "live ones"), last),
+				Level: Warning, Text: fmt.Sprintf("%s has %s and %s; %s", table, texts.Count(dead, "dead row", "dead rows"), texts.Count(live, "live one", "live ones"), last),
 				Do: "check that nothing holds vacuum back (transactions, replication) and that autovacuum is on for the table; VACUUM " + table + " removes them now",
 			})
 			return nil
@@ -183,7 +183,7 @@ func checkOldDays(ctx context.Context, x *examination) ([]Finding, error) {
 	var list []Finding
 	if days > 0 {
 		list = append(list, Finding{
-			Level: Warning, Text: fmt.Sprintf("%s of deliveries %s past the retention, the oldest is %s", plural.Of(days, "day", "days"), plural.Word(days, "is", "are"), *first),
+			Level: Warning, Text: fmt.Sprintf("%s of deliveries %s past the retention, the oldest is %s", texts.Count(days, "day", "days"), texts.Plural(days, "is", "are"), *first),
 			Do: "check that a process with the role deliver runs, and that no long transaction reads webhook_delivery; it removes them once a day",
 		})
 	}
@@ -216,7 +216,7 @@ func checkArchiving(ctx context.Context, x *examination) ([]Finding, error) {
 	switch {
 	case on && failed != nil:
 		return []Finding{{
-			Level: Error, Text: fmt.Sprintf("%s of the write-ahead log cannot be archived (%s): the server keeps all of it from there on, and backups end there", *failed, plural.Of(count, "failure", "failures")),
+			Level: Error, Text: fmt.Sprintf("%s of the write-ahead log cannot be archived (%s): the server keeps all of it from there on, and backups end there", *failed, texts.Count(count, "failure", "failures")),
 			Do: "read the server's log for the error of archive_command or archive_library, and mend it: the disk fills up",
 		}}, nil
 	case on:
@@ -322,7 +322,7 @@ func judgeFree(path string, free, perDay, walSize int64) Finding {
 	case lasts/perDay > farAway:
 		f.Text += ", enough for years at the pace of the last day"
 	default:
-		f.Text += fmt.Sprintf(", enough for %s at the pace of the last one", plural.Of(lasts/perDay, "day", "days"))
+		f.Text += fmt.Sprintf(", enough for %s at the pace of the last one", texts.Count(lasts/perDay, "day", "days"))
 	}
 	f.Do = addSpace
 	switch {

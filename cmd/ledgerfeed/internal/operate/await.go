@@ -10,7 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 const (
@@ -84,7 +84,7 @@ func (d *Deps) awaitPositions(ctx context.Context, targets map[string]int64, why
 			if text := why(ctx, d); text != "" {
 				reason += ". " + text
 			}
-			fmt.Fprintf(d.env.ErrOut, "waiting for the read models, which do not have %s yet%s\n", plural.Of(behind, "entry", "entries"), reason)
+			fmt.Fprintf(d.env.ErrOut, "waiting for the read models, which do not have %s yet%s\n", texts.Count(behind, "entry", "entries"), reason)
 		}
 		if time.Since(moved) > stuckAfter {
 			reason := "nothing has been projected for 10 seconds. An entry that changes very many rows takes minutes. Otherwise see the log of the process with the role project"

@@ -18,7 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // Keyring has the keys that encrypt and decrypt webhooks' secrets. They are in
@@ -94,7 +94,7 @@ func (e *Env) readKeyFile(db *Database, name string) (string, error) {
 		return "", fmt.Errorf("cannot read the key for webhooks' secrets: %w", err)
 	}
 	// A person may have put the file back, with an editor of Windows.
-	if text, err = textfile.Plain(text); err != nil {
+	if text, err = texts.Plain(text); err != nil {
 		return "", fmt.Errorf("cannot read the key for webhooks' secrets from %s: %w", filepath.Join(path, name), err)
 	}
 	if len(bytes.TrimSpace(text)) == 0 {

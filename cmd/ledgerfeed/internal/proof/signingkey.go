@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 	"github.com/ledgerfeed/ledgerfeed/internal/localpg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // SigningKeyCommand is ledgerfeed signing-key.
@@ -155,7 +155,7 @@ func readFile(e *operate.Env) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if text, err = textfile.Plain(text); err != nil {
+	if text, err = texts.Plain(text); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
@@ -342,7 +342,7 @@ func chosen(env *operate.Env, keys []string, file string, signed []byte) (*signi
 	}
 	text := ""
 	if file != "" {
-		b, err := textfile.Read(file)
+		b, err := texts.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
@@ -216,7 +216,7 @@ only with --all, and ledgerfeed doctor no longer counts them. Nothing else chang
 				if err != nil {
 					return err
 				}
-				return env.Print(map[string]int64{"acknowledged": n}, env.Line(plural.Of(n, "anomaly is", "anomalies are")+" acknowledged."))
+				return env.Print(map[string]int64{"acknowledged": n}, env.Line(texts.Count(n, "anomaly is", "anomalies are")+" acknowledged."))
 			})
 		}),
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // IngestCommand is ledgerfeed ingest.
@@ -365,7 +365,7 @@ func dropDeadLetters(ctx context.Context, env *operate.Env, of ingest.DeadLetter
 				return err
 			}
 		}
-		if err := env.Confirm(ingest.Counted(n) + plural.Word(n, " dead letter is", " dead letters are") + " deleted for good."); err != nil {
+		if err := env.Confirm(ingest.Counted(n) + texts.Plural(n, " dead letter is", " dead letters are") + " deleted for good."); err != nil {
 			return err
 		}
 	}
@@ -381,5 +381,5 @@ func dropDeadLetters(ctx context.Context, env *operate.Env, of ingest.DeadLetter
 	if err != nil {
 		return err
 	}
-	return env.Print(map[string]int{"dropped": dropped}, env.Line(plural.Of(dropped, "dead letter is", "dead letters are")+" deleted."))
+	return env.Print(map[string]int{"dropped": dropped}, env.Line(texts.Count(dropped, "dead letter is", "dead letters are")+" deleted."))
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // PersonCommand is ledgerfeed person.
@@ -415,7 +415,7 @@ func (r *forgetReceipt) count(ctx context.Context, d *operate.Deps, s eventlog.S
 // tell says to people how it ended.
 func (r *forgetReceipt) tell(out io.Writer) {
 	fmt.Fprintf(out, "%s deleted, %s changed; nothing was left in the live database at %s\nwhat remains: %s\n",
-		plural.Of(r.Values, "value", "values"), plural.Of(r.Rows, "row", "rows"), r.EndedAt, r.Remains)
+		texts.Count(r.Values, "value", "values"), texts.Count(r.Rows, "row", "rows"), r.EndedAt, r.Remains)
 	if r.List != "" {
 		fmt.Fprintf(out, "the list for append --forgotten: %s\n", r.List)
 	}
@@ -426,7 +426,7 @@ func (r *forgetReceipt) text(out io.Writer) (err error) {
 	switch {
 	case r.EventID == "":
 		_, err = fmt.Fprintf(out, "would delete %s and change %s of the %s %s in %s; nothing was changed\n",
-			plural.Of(r.Values, "value", "values"), plural.Of(r.Rows, "row", "rows"), r.Kind, r.ID, r.WorkspaceID)
+			texts.Count(r.Values, "value", "values"), texts.Count(r.Rows, "row", "rows"), r.Kind, r.ID, r.WorkspaceID)
 	case r.Note != "":
 		_, err = fmt.Fprint(out, r.Note)
 	default:

@@ -13,7 +13,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
@@ -119,7 +119,7 @@ func costLine(m *replay.Progress) string {
 
 // counted is a count with what follows it.
 func counted(n int64, one, many string) string {
-	return thousands(n) + " " + plural.Word(n, one, many)
+	return thousands(n) + " " + texts.Plural(n, one, many)
 }
 
 // thousands writes a count with commas between thousands.

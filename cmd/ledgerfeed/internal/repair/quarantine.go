@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
@@ -204,12 +204,12 @@ func writeQuarantine(out io.Writer, workspaceID string, v *quarantineShowView) e
 		fmt.Fprintf(out, "%s is not quarantined.\n", workspaceID)
 	} else {
 		fmt.Fprintf(out, "%s waits at position %d; %s not handled, this one included.\nEntry: %sError: %s\nFailures: %d, next attempt: %s\n",
-			workspaceID, v.Position, plural.Of(v.Behind, "entry is", "entries are"), v.Entry, v.Error, v.Failures, nextAttempt(v.RetryAt))
+			workspaceID, v.Position, texts.Count(v.Behind, "entry is", "entries are"), v.Entry, v.Error, v.Failures, nextAttempt(v.RetryAt))
 	}
 	for i := range v.History {
 		f := &v.History[i]
 		fmt.Fprintf(out, "%s failed %s, from %s to %s: %s\n",
-			positions(f.From, f.Through), plural.Of(f.Times, "time", "times"), domain.FormatTime(f.FirstAt), domain.FormatTime(f.LastAt), f.Error)
+			positions(f.From, f.Through), texts.Count(f.Times, "time", "times"), domain.FormatTime(f.FirstAt), domain.FormatTime(f.LastAt), f.Error)
 	}
 	return writeSkips(out, v.Skipped)
 }

@@ -20,9 +20,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 )
 
@@ -272,7 +271,7 @@ func writeVerified(out io.Writer, v *verifyView, m *replay.Progress) error {
 		fmt.Fprintf(out, "%s is at position %d of %d, chain %s\n", w.WorkspaceID, w.Position, w.Head, w.Chain)
 	}
 	_, err := fmt.Fprintf(out, "verified %s: %s, %s, %s\n%s%s\n",
-		plural.Of(len(list), "workspace", "workspaces"), counted(m.EntriesDone.Load(), "entry", "entries"), counted(m.RowsCompared.Load(), "row", "rows"), counted(m.Differences.Load(), "difference", "differences"),
+		texts.Count(len(list), "workspace", "workspaces"), counted(m.EntriesDone.Load(), "entry", "entries"), counted(m.RowsCompared.Load(), "row", "rows"), counted(m.Differences.Load(), "difference", "differences"),
 		unprojectedIn(list).line(), costLine(m))
 	return err
 }
@@ -357,14 +356,14 @@ func (r *running) rebuild(ctx context.Context, q replay.RebuildRequest) error {
 		}
 	})
 	r.quiet()
-	if err := interrupted(ctx, err, plural.Of(len(v.Workspaces), "workspace is", "workspaces are")+" rebuilt, the others are as they were: run it again to finish"); err != nil {
+	if err := interrupted(ctx, err, texts.Count(len(v.Workspaces), "workspace is", "workspaces are")+" rebuilt, the others are as they were: run it again to finish"); err != nil {
 		return err
 	}
 	if err := r.env.Print(v, func(out io.Writer) error { return writeRebuilt(out, v.Workspaces, r.progress) }); err != nil {
 		return err
 	}
 	if refused > 0 {
-		return fmt.Errorf("%s refused and %s", plural.Of(refused, "workspace was", "workspaces were"), plural.Word(refused, "is as it was", "are as they were"))
+		return fmt.Errorf("%s refused and %s", texts.Count(refused, "workspace was", "workspaces were"), texts.Plural(refused, "is as it was", "are as they were"))
 	}
 	return unprojectedOf(v.Workspaces).nothingCompared()
 }
@@ -381,7 +380,7 @@ func writeRebuilt(out io.Writer, list []replay.Rebuilt, m *replay.Progress) erro
 		}
 	}
 	_, err := fmt.Fprintf(out, "rebuilt %s: %s, %s compared, %s written or deleted\n%s%s\n",
-		plural.Of(len(list), "workspace", "workspaces"), counted(m.EntriesDone.Load(), "entry", "entries"), counted(m.RowsCompared.Load(), "row", "rows"), thousands(m.RowsWritten.Load()),
+		texts.Count(len(list), "workspace", "workspaces"), counted(m.EntriesDone.Load(), "entry", "entries"), counted(m.RowsCompared.Load(), "row", "rows"), thousands(m.RowsWritten.Load()),
 		unprojectedOf(list).line(), costLine(m))
 	return err
 }
@@ -408,14 +407,14 @@ func (r *running) rebuildTrees(ctx context.Context, workspaceID string, lost boo
 		}
 	})
 	r.quiet()
-	if err := interrupted(ctx, err, "the trees of "+plural.Of(len(v.Workspaces), "workspace", "workspaces")+" are rebuilt, the others are as they were: run it again to finish"); err != nil {
+	if err := interrupted(ctx, err, "the trees of "+texts.Count(len(v.Workspaces), "workspace", "workspaces")+" are rebuilt, the others are as they were: run it again to finish"); err != nil {
 		return err
 	}
 	if err := r.env.Print(v, func(out io.Writer) error { return writeTrees(out, v.Workspaces) }); err != nil {
 		return err
 	}
 	if refused > 0 {
-		return fmt.Errorf("the trees of %s were refused and are as they were", plural.Of(refused, "workspace", "workspaces"))
+		return fmt.Errorf("the trees of %s were refused and are as they were", texts.Count(refused, "workspace", "workspaces"))
 	}
 	return nil
 }
@@ -431,7 +430,7 @@ func writeTrees(out io.Writer, list []replay.RebuiltTrees) error {
 			fmt.Fprintf(out, "%s: at position %d, %s written, %s deleted\n", b.WorkspaceID, b.Position, counted(b.Written, "tile or tree", "tiles and trees"), thousands(b.Deleted))
 		}
 	}
-	_, err := fmt.Fprintln(out, "rebuilt the trees of "+plural.Of(len(list)-refused, "workspace", "workspaces"))
+	_, err := fmt.Fprintln(out, "rebuilt the trees of "+texts.Count(len(list)-refused, "workspace", "workspaces"))
 	return err
 }
 
@@ -504,7 +503,7 @@ func verifiersOf(env *operate.Env, note []byte, origin, file string) (*signingke
 		}
 		return v, nil
 	}
-	text, err := textfile.Read(file)
+	text, err := texts.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -562,12 +561,12 @@ func (u unprojected) line() string {
 	if u.entries == 0 {
 		return ""
 	}
-	return fmt.Sprintf("not projected yet, and compared with nothing: %s in %s\n", u.waiting(), plural.Of(u.workspaces, "workspace", "workspaces"))
+	return fmt.Sprintf("not projected yet, and compared with nothing: %s in %s\n", u.waiting(), texts.Count(u.workspaces, "workspace", "workspaces"))
 }
 
 // waiting is the count of the entries.
 func (u unprojected) waiting() string {
-	return thousands(u.entries) + " " + plural.Word(u.entries, "entry", "entries")
+	return thousands(u.entries) + " " + texts.Plural(u.entries, "entry", "entries")
 }
 
 // nothingCompared is an error when the log has entries and none is projected.
@@ -576,5 +575,5 @@ func (u unprojected) nothingCompared() error {
 		return nil
 	}
 	return fmt.Errorf("nothing was compared: none of the %s in %s is projected yet; "+
-		"run ledgerfeed serve, wait with ledgerfeed status --wait, and try again", u.waiting(), plural.Of(u.workspaces, "workspace", "workspaces"))
+		"run ledgerfeed serve, wait with ledgerfeed status --wait, and try again", u.waiting(), texts.Count(u.workspaces, "workspace", "workspaces"))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // prepareIngest prepares what appends messages of another system.
@@ -91,13 +91,13 @@ type DeadLetters struct {
 // HeldUp says which messages wait for what.
 func (d *DeadLetters) HeldUp() string {
 	h := d.Held
-	return fmt.Sprintf("%s of %s %s for the transaction of session %d there, which is open since %s", plural.Of(h.Messages, "message", "messages"), d.Source,
-		plural.Word(h.Messages, "waits", "wait"), h.Session, domain.FormatTime(h.Since))
+	return fmt.Sprintf("%s of %s %s for the transaction of session %d there, which is open since %s", texts.Count(h.Messages, "message", "messages"), d.Source,
+		texts.Plural(h.Messages, "waits", "wait"), h.Session, domain.FormatTime(h.Since))
 }
 
 // Counted says how many there are.
 func (d *DeadLetters) Counted() string {
-	return ingest.Counted(d.Count) + " " + plural.Word(d.Count, "message of "+d.Source+" is a dead letter", "messages of "+d.Source+" are dead letters")
+	return ingest.Counted(d.Count) + " " + texts.Plural(d.Count, "message of "+d.Source+" is a dead letter", "messages of "+d.Source+" are dead letters")
 }
 
 // LookAtDeadLetters counts, for a command, the dead letters of the source of the settings; nil: the

@@ -20,8 +20,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
 
@@ -294,7 +294,7 @@ func schemaFault(ctx context.Context, url string) (string, error) {
 		return "", fmt.Errorf("look at the schema: %w", err)
 	case len(missing) > 0:
 		return fmt.Sprintf("the schema of the database is older than this program, %s missing, the first is %s: "+
-			"run ledgerfeed migrate as the owner of the tables, and ledgerfeed migrate --grants apply if the service has a role of its own", plural.Of(len(missing), "migration is", "migrations are"), missing[0].Name), nil
+			"run ledgerfeed migrate as the owner of the tables, and ledgerfeed migrate --grants apply if the service has a role of its own", texts.Count(len(missing), "migration is", "migrations are"), missing[0].Name), nil
 	}
 	unreadable, err := migrations.Unreadable(ctx, url)
 	if err != nil {

@@ -34,8 +34,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
-	"github.com/ledgerfeed/ledgerfeed/internal/similar"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/replay"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
@@ -72,7 +72,7 @@ func AllRoles() []string { return append(Roles(), RoleRelay, RoleIngest, RoleIng
 func CheckRoles(roles []string, set *settings.Settings) error {
 	for _, r := range roles {
 		if !slices.Contains(AllRoles(), r) {
-			return cli.Usagef("--roles: there is no role %q; want some of %s%s", r, strings.Join(AllRoles(), ", "), similar.Hint(r, AllRoles()))
+			return cli.Usagef("--roles: there is no role %q; want some of %s%s", r, strings.Join(AllRoles(), ", "), texts.DidYouMean(r, AllRoles()))
 		}
 	}
 	if len(roles) == 0 {

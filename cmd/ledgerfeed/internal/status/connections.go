@@ -8,7 +8,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // writeConnections lists the processes that serve, and what PostgreSQL has left for others.
@@ -23,7 +23,7 @@ func writeConnections(out io.Writer, u *service.ServerUse, pooled bool) error {
 			return err
 		}
 	}
-	fmt.Fprintf(out, "PostgreSQL: %d of %d connections %s in use, %s left (%s reserved)\n", u.Used, u.Max, plural.Word(u.Used, "is", "are"), plural.Of(u.Left, "is", "are"), plural.Of(u.Reserved, "is", "are"))
+	fmt.Fprintf(out, "PostgreSQL: %d of %d connections %s in use, %s left (%s reserved)\n", u.Used, u.Max, texts.Plural(u.Used, "is", "are"), texts.Count(u.Left, "is", "are"), texts.Count(u.Reserved, "is", "are"))
 	switch {
 	case pooled:
 		fmt.Fprintln(out, "Connections through the pooler are not told apart; a process is seen by the one that it has past it.")

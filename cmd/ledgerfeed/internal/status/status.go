@@ -17,10 +17,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
-	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/projections"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
@@ -41,7 +40,7 @@ func Command(env *operate.Env) *cobra.Command {
 	var (
 		workspace string
 		wait      bool
-		timeout   timespan.Flag
+		timeout   texts.DurationFlag
 	)
 	c := &cobra.Command{
 		Use:   "status",
@@ -104,7 +103,7 @@ ledgerfeed anomaly show has all of them.`,
 
 func writeStatus(out io.Writer, s *projections.Status) error {
 	fmt.Fprintf(out, "%s: %d of %s, lag %s and %.1f s, %s %s, %d quarantined\n",
-		s.Name, s.Position, plural.Of(s.Head, "entry", "entries"), plural.Of(s.LagEntries, "entry", "entries"), s.LagSeconds, count(s.Anomalies, s.More), plural.Word(s.Anomalies, "anomaly", "anomalies"), s.Quarantined)
+		s.Name, s.Position, texts.Count(s.Head, "entry", "entries"), texts.Count(s.LagEntries, "entry", "entries"), s.LagSeconds, count(s.Anomalies, s.More), texts.Plural(s.Anomalies, "anomaly", "anomalies"), s.Quarantined)
 	err := cli.Table(out, "WORKSPACE\tPOSITION\tHEAD\tLAG\tSECONDS\tANOMALIES\tSTATE", s.Workspaces, func(w *projections.WorkspaceStatus) string {
 		return fmt.Sprintf("%s\t%d\t%d\t%d\t%.1f\t%s\t%s", w.WorkspaceID, w.Position, w.Head, w.LagEntries, w.LagSeconds, count(int64(len(w.Anomalies)), w.More), workspaceState(w))
 	})
@@ -112,7 +111,7 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 		return err
 	}
 	if s.OtherRules > 0 {
-		fmt.Fprintf(out, "%s rows made by other rules than this program's, version %d: the role project rebuilds older ones in the background, ledgerfeed rebuild all of them at once\n", plural.Of(s.OtherRules, "workspace has", "workspaces have"), s.Rules)
+		fmt.Fprintf(out, "%s rows made by other rules than this program's, version %d: the role project rebuilds older ones in the background, ledgerfeed rebuild all of them at once\n", texts.Count(s.OtherRules, "workspace has", "workspaces have"), s.Rules)
 	}
 	for i := range s.Workspaces {
 		w := &s.Workspaces[i]
@@ -120,10 +119,10 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 			fmt.Fprintf(out, "%s has rows made by rules %d\n", w.WorkspaceID, w.Rules)
 		}
 		if w.Skipped > 0 {
-			fmt.Fprintf(out, "%s: %s skipped: ledgerfeed quarantine list\n", w.WorkspaceID, plural.Of(w.Skipped, "entry was", "entries were"))
+			fmt.Fprintf(out, "%s: %s skipped: ledgerfeed quarantine list\n", w.WorkspaceID, texts.Count(w.Skipped, "entry was", "entries were"))
 		}
 		if w.Error != nil {
-			fmt.Fprintf(out, "%s at position %d, after %s: %s\n", w.WorkspaceID, w.Position+1, plural.Of(w.Failures, "failure", "failures"), *w.Error)
+			fmt.Fprintf(out, "%s at position %d, after %s: %s\n", w.WorkspaceID, w.Position+1, texts.Count(w.Failures, "failure", "failures"), *w.Error)
 		}
 	}
 	return nil

@@ -18,8 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
-	"github.com/ledgerfeed/ledgerfeed/internal/timespan"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
@@ -96,11 +95,11 @@ the entries are in the log.`,
 // appendFlags are the flags of append.
 type appendFlags struct {
 	stream, restore, wait bool
-	create                bool          // workspaces that do not exist
-	trial                 bool          // append nothing
-	forgotten             bool          // the input is a list of person forget
-	timeout               timespan.Flag // of wait; 0: awaitTimeout
-	ids                   string        // name of a file
+	create                bool               // workspaces that do not exist
+	trial                 bool               // append nothing
+	forgotten             bool               // the input is a list of person forget
+	timeout               texts.DurationFlag // of wait; 0: awaitTimeout
+	ids                   string             // name of a file
 
 	personal personalIDs // of the lines read so far
 }
@@ -115,7 +114,7 @@ type personalIDs struct {
 func (p *personalIDs) warn(out io.Writer) {
 	if p.lines > 0 {
 		fmt.Fprintf(out, "warning: %s an id or a number that looks like a name, an email address or a telephone number, such as %s. "+
-			"Ids and numbers are shown for ever, also when the person is forgotten (docs/operations/erasure.md)\n", plural.Of(p.lines, "line has", "lines have"), p.first)
+			"Ids and numbers are shown for ever, also when the person is forgotten (docs/operations/erasure.md)\n", texts.Count(p.lines, "line has", "lines have"), p.first)
 	}
 }
 
@@ -436,7 +435,7 @@ func (f firstLines) refuseUnknown(ctx context.Context, log *eventlog.Log, out io
 		report.add(&n, eventlog.UnknownWorkspace(w))
 	}
 	return fmt.Errorf("%s of the input %s not exist%s: make %s with ledgerfeed workspace create, or append with --create-workspace; nothing was appended",
-		plural.Of(len(unknown), "workspace", "workspaces"), plural.Word(len(unknown), "does", "do"), report.shown(), plural.Word(len(unknown), "it", "them"))
+		texts.Count(len(unknown), "workspace", "workspaces"), texts.Plural(len(unknown), "does", "do"), report.shown(), texts.Plural(len(unknown), "it", "them"))
 }
 
 // refuseElsewhere is an error where workspaces that the input would create are in another cell.

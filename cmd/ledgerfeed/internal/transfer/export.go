@@ -20,8 +20,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // ExportCommand is ledgerfeed export.
@@ -127,7 +126,7 @@ func (x *exporter) toFile(ctx context.Context) (err error) {
 
 // tell says on standard error how many entries were added to the file.
 func (x *exporter) tell(format string) {
-	fmt.Fprintf(x.messages, format+"\n", plural.Of(x.meter.done.Load(), "entry", "entries"), x.file)
+	fmt.Fprintf(x.messages, format+"\n", texts.Count(x.meter.done.Load(), "entry", "entries"), x.file)
 }
 
 func (x *exporter) run(ctx context.Context) error {
@@ -274,7 +273,7 @@ func foldFile(ctx context.Context, file *os.File, log *eventlog.Log) (last map[s
 		}
 		content := line
 		if number == 1 {
-			if content, err = textfile.Plain(line); err != nil {
+			if content, err = texts.Plain(line); err != nil {
 				return nil, 0, fmt.Errorf("%s: %w", file.Name(), err)
 			}
 		}
@@ -338,7 +337,7 @@ func readResume(name string) (written map[string]eventlog.Mark, err error) {
 	if name == "" {
 		return written, nil
 	}
-	text, err := textfile.Read(name)
+	text, err := texts.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return written, nil
 	}

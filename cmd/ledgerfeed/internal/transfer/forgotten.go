@@ -10,7 +10,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // forgottenResult is what append --forgotten prints.
@@ -59,7 +59,7 @@ func (f *appendFlags) runForgotten(ctx context.Context, env *operate.Env, files 
 		}
 		err := env.Print(r, r.text)
 		if report.lines > 0 {
-			err = errors.Join(err, fmt.Errorf("%s could not be applied%s", plural.Of(report.lines, "line", "lines"), report.shown()))
+			err = errors.Join(err, fmt.Errorf("%s could not be applied%s", texts.Count(report.lines, "line", "lines"), report.shown()))
 		}
 		return err
 	})
@@ -161,14 +161,14 @@ func (p *listedPerson) checkNewer(ctx context.Context, log *eventlog.Log) error 
 }
 
 func (r *forgottenResult) text(out io.Writer) error {
-	_, err := fmt.Fprintf(out, "forgot %s again; %d forgotten already\n", plural.Of(r.Forgotten, "person", "people"), r.Skipped)
+	_, err := fmt.Fprintf(out, "forgot %s again; %d forgotten already\n", texts.Count(r.Forgotten, "person", "people"), r.Skipped)
 	for _, p := range r.People {
 		if err == nil {
 			_, err = fmt.Fprintf(out, "forgotten again: the %s %s of %s\n", p.Kind, p.ID, p.WorkspaceID)
 		}
 	}
 	if err == nil && r.Elsewhere > 0 {
-		_, err = fmt.Fprintf(out, "the workspaces of %s are not in this log\n", plural.Of(r.Elsewhere, "line", "lines"))
+		_, err = fmt.Fprintf(out, "the workspaces of %s are not in this log\n", texts.Count(r.Elsewhere, "line", "lines"))
 	}
 	if err == nil && r.Forgotten > 0 {
 		_, err = fmt.Fprintln(out, "a serving process with the role project now changes the rows and deletes the values")

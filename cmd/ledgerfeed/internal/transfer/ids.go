@@ -12,7 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // idFile keeps the ids that lines without one were given, so that the same input
@@ -84,7 +84,7 @@ func (f *idFile) open() (err error) {
 func (f *idFile) match(text []byte, checksum string) (id string, err error) {
 	line := text
 	if f.read == 0 {
-		if line, err = textfile.Plain(text); err != nil {
+		if line, err = texts.Plain(text); err != nil {
 			return "", fmt.Errorf("%s: %w", f.name, err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"os"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // source is a file of NDJSON that can be read more than once.
@@ -54,7 +54,7 @@ func (s *source) each(ctx context.Context, do func(number int, line []byte, err 
 }
 
 func eachLine(ctx context.Context, name string, in io.Reader, do func(number int, line []byte, err error) error) error {
-	reader := bufio.NewReaderSize(textfile.NewReader(in), domain.MaxLineSize+2) // and the end of the line
+	reader := bufio.NewReaderSize(texts.NewReader(in), domain.MaxLineSize+2) // and the end of the line
 	begun := false
 	for number := 1; ; number++ {
 		if err := context.Cause(ctx); err != nil {
@@ -82,7 +82,7 @@ func eachLine(ctx context.Context, name string, in io.Reader, do func(number int
 		}
 		if line = bytes.TrimRight(line, "\r\n"); len(bytes.TrimSpace(line)) > 0 {
 			var fault error
-			if bytes.HasPrefix(line, []byte(textfile.Mark)) {
+			if bytes.HasPrefix(line, []byte(texts.ByteOrderMark)) {
 				line, fault = nil, errMark
 			}
 			if derr := do(number, line, fault); derr != nil {

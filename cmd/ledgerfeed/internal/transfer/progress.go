@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // meter tells how far a long piece of work is, in entries.
@@ -27,7 +27,7 @@ func (m *meter) line(took time.Duration) string {
 	done := m.done.Load()
 	rate, left := cli.Rate(done, m.total, took)
 	if m.total == 0 {
-		return fmt.Sprintf("%s, %.0f/s", plural.Of(done, "entry", "entries"), rate)
+		return fmt.Sprintf("%s, %.0f/s", texts.Count(done, "entry", "entries"), rate)
 	}
-	return fmt.Sprintf("%d of %s, %.0f/s, %s left", done, plural.Of(m.total, "entry", "entries"), rate, left)
+	return fmt.Sprintf("%d of %s, %.0f/s, %s left", done, texts.Count(m.total, "entry", "entries"), rate, left)
 }

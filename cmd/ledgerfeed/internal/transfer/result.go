@@ -16,7 +16,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
@@ -43,7 +43,7 @@ func (r *appendResult) text(w io.Writer) error {
 	if *r.Anomalies == 0 {
 		_, err = fmt.Fprintln(w, "none of them is an anomaly")
 	} else {
-		_, err = fmt.Fprintf(w, "%d of them %s: %s\n", *r.Anomalies, plural.Word(*r.Anomalies, "is an anomaly", "are anomalies"), r.listCommand())
+		_, err = fmt.Fprintf(w, "%d of them %s: %s\n", *r.Anomalies, texts.Plural(*r.Anomalies, "is an anomaly", "are anomalies"), r.listCommand())
 	}
 	return err
 }

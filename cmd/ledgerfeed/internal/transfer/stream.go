@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/plural"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // runStream appends lines as they come and answers them. Those that have come while
@@ -244,7 +244,7 @@ func (f *appendFlags) runCheck(ctx context.Context, env *operate.Env, files []st
 		}
 		c.result.Refused = c.report.lines
 		if err = env.Print(&c.result, c.result.text); err == nil && c.result.Refused > 0 {
-			err = fmt.Errorf("%s would be refused%s", plural.Of(c.result.Refused, "line", "lines"), c.report.shown())
+			err = fmt.Errorf("%s would be refused%s", texts.Count(c.result.Refused, "line", "lines"), c.report.shown())
 		}
 		return err
 	})

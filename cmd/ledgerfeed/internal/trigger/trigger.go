@@ -15,7 +15,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/similar"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 const (
@@ -103,7 +103,7 @@ func forType(name string) (entries, error) {
 		return nil, cli.Usagef("a test.ping is sent with ledgerfeed webhook test WEBHOOK")
 	}
 	if !slices.Contains(types(), name) {
-		return nil, cli.Usagef("there is no event type %s: want one of %s%s", name, strings.Join(types(), ", "), similar.Hint(name, types()))
+		return nil, cli.Usagef("there is no event type %s: want one of %s%s", name, strings.Join(types(), ", "), texts.DidYouMean(name, types()))
 	}
 	return leadingTo(name), nil
 }

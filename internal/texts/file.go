@@ -1,6 +1,4 @@
-// Package textfile reads text that people wrote. Programs on Windows put a byte order mark before
-// UTF-8, which this package skips, or write UTF-16, which it reports as ErrUTF16.
-package textfile
+package texts
 
 import (
 	"bufio"
@@ -12,18 +10,18 @@ import (
 	"strings"
 )
 
-// ErrUTF16 says that a text is UTF-16, and how to convert it.
+// ErrUTF16 says that a text is UTF-16, as programs on Windows write it, and how to convert it.
 var ErrUTF16 = errors.New("it is UTF-16: want UTF-8, as from iconv -f UTF-16 -t UTF-8")
 
-// Mark is the byte order mark in UTF-8.
-const Mark = "\ufeff"
+// ByteOrderMark stands before UTF-8 that programs on Windows write. Readers here skip it.
+const ByteOrderMark = "\ufeff"
 
 // Plain returns a text without its byte order mark. The error is ErrUTF16.
 func Plain(text []byte) ([]byte, error) {
 	if isUTF16(text) {
 		return nil, ErrUTF16
 	}
-	return bytes.TrimPrefix(text, []byte(Mark)), nil
+	return bytes.TrimPrefix(text, []byte(ByteOrderMark)), nil
 }
 
 // isUTF16 looks at the beginning of a text: a byte order mark, or a NUL among the first two bytes,
@@ -32,8 +30,8 @@ func isUTF16(text []byte) bool {
 	return bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) || len(text) >= 2 && (text[0] == 0) != (text[1] == 0)
 }
 
-// Read reads a file. The error names it.
-func Read(name string) ([]byte, error) {
+// ReadFile reads a file. The error names it.
+func ReadFile(name string) ([]byte, error) {
 	text, err := os.ReadFile(name) //nolint:gosec // a file that the caller names
 	if err != nil {
 		return nil, err
@@ -57,15 +55,15 @@ func (r *reader) Read(p []byte) (int, error) {
 		r.begun = true
 		start := bufio.NewReader(r.in)
 		// Peek one byte at a time: the next byte of a pipe may be long in coming.
-		for n := 1; n <= len(Mark); n++ {
+		for n := 1; n <= len(ByteOrderMark); n++ {
 			first, err := start.Peek(n)
 			if isUTF16(first) {
 				return 0, ErrUTF16
 			}
-			if err != nil || !strings.HasPrefix(Mark, string(first)) && n >= 2 {
+			if err != nil || !strings.HasPrefix(ByteOrderMark, string(first)) && n >= 2 {
 				break
 			}
-			if n == len(Mark) {
+			if n == len(ByteOrderMark) {
 				_, _ = start.Discard(n) // they are in the buffer
 			}
 		}

@@ -1,10 +1,9 @@
-// Package similar finds the word that somebody may have meant.
-package similar
+package texts
 
 import "slices"
 
-// Find returns the candidate that is closest to a mistyped word; ok is false if none is close.
-func Find(word string, candidates []string) (meant string, ok bool) {
+// Similar returns the candidate that is closest to a mistyped word; ok is false if none is close.
+func Similar(word string, candidates []string) (meant string, ok bool) {
 	meant, n := nearest(word, candidates)
 	if n == 0 || n > (len(word)+1)/4 { // the shorter the word, the fewer changes
 		return "", false
@@ -28,9 +27,9 @@ func nearest(word string, candidates []string) (meant string, changes int) {
 	return meant, changes
 }
 
-// Hint returns the end of an error about a word: "; did you mean x?", or nothing.
-func Hint(word string, candidates []string) string {
-	if meant, ok := Find(word, candidates); ok {
+// DidYouMean returns the end of an error about a word: "; did you mean x?", or nothing.
+func DidYouMean(word string, candidates []string) string {
+	if meant, ok := Similar(word, candidates); ok {
 		return "; did you mean " + meant + "?"
 	}
 	return ""

@@ -1,4 +1,4 @@
-package textfile_test
+package texts_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 	"unicode/utf16"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/textfile"
+	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
 // inUTF16 is a text as Windows writes it.
@@ -51,13 +51,13 @@ func TestTextsOfWindows(t *testing.T) {
 		inUTF16("{}", 1, 0, false): refused,
 		inUTF16("", 0, 1, true):    refused,
 	} {
-		plain, err := textfile.Plain([]byte(text))
-		if want == refused != errors.Is(err, textfile.ErrUTF16) || err == nil && string(plain) != want {
+		plain, err := texts.Plain([]byte(text))
+		if want == refused != errors.Is(err, texts.ErrUTF16) || err == nil && string(plain) != want {
 			t.Errorf("%.20q: %.20q, %v", text, plain, err)
 		}
 		for name, in := range map[string]io.Reader{"whole": strings.NewReader(text), "by bytes": iotest.OneByteReader(strings.NewReader(text)), "with the end": iotest.DataErrReader(strings.NewReader(text))} {
-			read, err := io.ReadAll(textfile.NewReader(in))
-			if want == refused != errors.Is(err, textfile.ErrUTF16) || err == nil && string(read) != want {
+			read, err := io.ReadAll(texts.NewReader(in))
+			if want == refused != errors.Is(err, texts.ErrUTF16) || err == nil && string(read) != want {
 				t.Errorf("%.20q, %s: %.20q, %v", text, name, read, err)
 			}
 		}
@@ -70,22 +70,22 @@ func TestAReaderDoesNotWaitForMore(t *testing.T) {
 	out, in := io.Pipe()
 	go func() { _, _ = in.Write([]byte("{}\n")) }()
 	line := make([]byte, 100)
-	n, err := textfile.NewReader(out).Read(line)
+	n, err := texts.NewReader(out).Read(line)
 	if err != nil || n == 0 || line[0] != '{' {
 		t.Errorf("%q, %v", line[:n], err)
 	}
 }
 
-func TestReadNamesTheFile(t *testing.T) {
+func TestReadFileNamesTheFile(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "keys.txt")
 	if err := os.WriteFile(name, []byte(inUTF16("a", 0, 1, true)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := textfile.Read(name); !errors.Is(err, textfile.ErrUTF16) || !strings.Contains(err.Error(), name) {
+	if _, err := texts.ReadFile(name); !errors.Is(err, texts.ErrUTF16) || !strings.Contains(err.Error(), name) {
 		t.Error(err)
 	}
-	if _, err := textfile.Read(name + ".none"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := texts.ReadFile(name + ".none"); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }

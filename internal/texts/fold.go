@@ -1,6 +1,4 @@
-// Package fold makes texts alike that people take for the same when they search: in capitals or not,
-// with and without accents, with straight and curly apostrophes.
-package fold
+package texts
 
 import (
 	"strings"
@@ -13,11 +11,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// String returns a text without capitals, accents and double spaces, and with plain apostrophes and
-// hyphens. Two texts are alike if this is the same.
-func String(text string) string { return strings.Join(strings.Fields(folded(text)), " ") }
+// Fold returns a text without capitals, accents and double spaces, and with plain apostrophes and
+// hyphens. Two texts are alike if this is the same: people take them for the same when they search.
+func Fold(text string) string { return strings.Join(strings.Fields(folded(text)), " ") }
 
-// folded is String with the spaces of the text.
+// folded is Fold with the spaces of the text.
 func folded(text string) string {
 	plain, _, err := transform.String(transform.Chain(norm.NFKD, runes.Remove(runes.In(unicode.Mn)), cases.Fold(), runes.Map(punctuation), norm.NFC), text)
 	if err != nil {
@@ -47,7 +45,7 @@ func Pattern(text string) string {
 		}
 		b.WriteRune(r)
 	}
-	for _, r := range String(text) {
+	for _, r := range Fold(text) {
 		if r == ' ' {
 			b.WriteString(` +`)
 			continue
@@ -69,7 +67,7 @@ func Pattern(text string) string {
 // accents matches the accents of a letter that are characters of their own.
 const accents = `[\u0300-\u036f]*`
 
-// alike returns the characters that are alike, by what String makes of them: those of the alphabets that
+// alike returns the characters that are alike, by what Fold makes of them: those of the alphabets that
 // have capitals or accents.
 func alike() map[rune][]rune {
 	var (

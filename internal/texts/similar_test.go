@@ -1,21 +1,21 @@
-package similar
+package texts
 
 import "testing"
 
-func TestFind(t *testing.T) {
+func TestSimilar(t *testing.T) {
 	t.Parallel()
 	words := []string{"append", "export", "serve", "status", "verify", "api", "project", "deliver", "console"}
 	for word, want := range map[string]string{
 		"apend": "append", "statsu": "status", "sevre": "serve", "varify": "verify", "verfy": "verify", "consol": "console", "ap": "", "xyz": "", "delete": "", "status": "", "": "",
 	} {
-		if got, ok := Find(word, words); got != want || ok != (want != "") {
+		if got, ok := Similar(word, words); got != want || ok != (want != "") {
 			t.Errorf("%q: %q, %t; want %q", word, got, ok, want)
 		}
 	}
-	if got := Hint("exprot", words); got != "; did you mean export?" {
+	if got := DidYouMean("exprot", words); got != "; did you mean export?" {
 		t.Errorf("hint: %q", got)
 	}
-	if got := Hint("quite another", words); got != "" {
+	if got := DidYouMean("quite another", words); got != "" {
 		t.Errorf("hint: %q", got)
 	}
 }
