@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -34,7 +33,7 @@ type consumer struct {
 	yielding sync.WaitGroup // goroutines that mark workspaces a moment later
 	retried  bool           // whether quarantined workspaces got the retry of a start; belongs to markDirty
 
-	sweeps, claims periodic.Outage // log when these begin to fail and work again
+	sweeps, claims flow.Outage // log when these begin to fail and work again
 }
 
 func newConsumer(cfg *SubscriberConfig, name string) *consumer {
@@ -52,8 +51,8 @@ func newConsumer(cfg *SubscriberConfig, name string) *consumer {
 		c.slots = make(places, cfg.claims)
 	}
 	logger := cfg.Logger.With("consumer", name)
-	c.sweeps = periodic.Outage{Logger: logger, Failing: "cannot sweep for new entries; trying again every few seconds", Working: "sweeps for new entries work again"}
-	c.claims = periodic.Outage{Logger: logger, Failing: "cannot claim entries; trying again until it works", Working: "entries are claimed again"}
+	c.sweeps = flow.Outage{Logger: logger, Failing: "cannot sweep for new entries; trying again every few seconds", Working: "sweeps for new entries work again"}
+	c.claims = flow.Outage{Logger: logger, Failing: "cannot claim entries; trying again until it works", Working: "entries are claimed again"}
 	return c
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -118,19 +117,19 @@ func (l *Log) WalkForgotten(ctx context.Context, do func(*domain.Entry) error) e
 // Forgetter continues deletions that have not ended, in all workspaces.
 type Forgetter struct {
 	pool   pg.DB
-	outage periodic.Outage
+	outage flow.Outage
 }
 
 // NewForgetter makes a Forgetter.
 func NewForgetter(pool pg.DB, logger *slog.Logger) *Forgetter {
-	return &Forgetter{pool: pool, outage: periodic.Outage{
+	return &Forgetter{pool: pool, outage: flow.Outage{
 		Logger: logger, Failing: "values of forgotten people cannot be deleted; it is tried again", Working: "values of forgotten people are deleted again",
 	}}
 }
 
 // Run works until ctx ends.
 func (f *Forgetter) Run(ctx context.Context) error {
-	periodic.Run(ctx, forgetEvery, &f.outage, f.once, func(error) {})
+	flow.Repeat(ctx, forgetEvery, &f.outage, f.once, func(error) {})
 	return nil
 }
 

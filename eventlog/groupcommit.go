@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/texts"
@@ -48,8 +47,8 @@ const (
 // newBatcher makes a batcher of single appends: while one transaction is in flight, new appends
 // wait and share the next one. A lone append pays nothing for it; a busy workspace pays one commit
 // for many entries.
-func (l *Log) newBatcher() *batch.Coalescer[*pendingAppend] {
-	return batch.New(batch.Config[*pendingAppend]{Run: l.commitGroup, Timeout: groupCommitTimeout, Max: groupCommitMax})
+func (l *Log) newBatcher() *flow.Coalescer[*pendingAppend] {
+	return flow.NewCoalescer(flow.CoalescerConfig[*pendingAppend]{Run: l.commitGroup, Timeout: groupCommitTimeout, Max: groupCommitMax})
 }
 
 // appendSingle appends one entry, in a transaction shared with other workspaces. If its workspace
@@ -73,8 +72,8 @@ func (l *Log) appendSingle(ctx context.Context, d *domain.Draft) ([]Receipt, err
 
 // singleError returns the error of an append that its batch did not finish.
 func singleError(workspaceID string, err error) error {
-	if _, panicked := errors.AsType[*batch.PanicError](err); panicked {
-		err = fmt.Errorf("%w: %w", batch.ErrOutcomeUnknown, err)
+	if _, panicked := errors.AsType[*flow.PanicError](err); panicked {
+		err = fmt.Errorf("%w: %w", flow.ErrOutcomeUnknown, err)
 	}
 	return fmt.Errorf("append to %s: %w", workspaceID, err)
 }
@@ -263,7 +262,7 @@ type lockQueues struct {
 
 // lockQueue collects the single appends to one workspace while it is locked.
 type lockQueue struct {
-	*batch.Coalescer[*pendingAppend]
+	*flow.Coalescer[*pendingAppend]
 	users int // appends in it
 }
 
@@ -275,7 +274,7 @@ func (h *lockQueues) has(workspaceID string) bool {
 
 // join returns the queue of a workspace and makes it with create if there is none. The caller must
 // call leave when it is done.
-func (h *lockQueues) join(workspaceID string, create func() *batch.Coalescer[*pendingAppend]) (q *lockQueue, leave func()) {
+func (h *lockQueues) join(workspaceID string, create func() *flow.Coalescer[*pendingAppend]) (q *lockQueue, leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q = h.of[workspaceID]
@@ -297,8 +296,8 @@ func (h *lockQueues) join(workspaceID string, create func() *batch.Coalescer[*pe
 // makes only one attempt, so that a caller whose lock timeout is over soon gets its error.
 func (l *Log) appendLocked(ctx context.Context, p *pendingAppend) error {
 	workspaceID := p.draft.WorkspaceID
-	queue, leave := l.lockQueues.join(workspaceID, func() *batch.Coalescer[*pendingAppend] {
-		return batch.New(batch.Config[*pendingAppend]{Run: l.commitLocked, Timeout: groupCommitTimeout, Max: groupCommitMax})
+	queue, leave := l.lockQueues.join(workspaceID, func() *flow.Coalescer[*pendingAppend] {
+		return flow.NewCoalescer(flow.CoalescerConfig[*pendingAppend]{Run: l.commitLocked, Timeout: groupCommitTimeout, Max: groupCommitMax})
 	})
 	defer leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, l.lockTimeout, errLockTimeout)
@@ -306,7 +305,7 @@ func (l *Log) appendLocked(ctx context.Context, p *pendingAppend) error {
 	for {
 		err := queue.Do(ctx, p)
 		switch {
-		case batch.Unknown(err):
+		case flow.OutcomeUnknown(err):
 			return singleError(workspaceID, err)
 		case err != nil:
 			return p.refusal(err)

@@ -114,7 +114,7 @@ func waitingCallers() int {
 	n := 0
 	for stack := range strings.SplitSeq(string(buf), "\n\n") {
 		header, frames, _ := strings.Cut(stack, "\n")
-		if strings.Contains(header, "[select") && strings.HasPrefix(frames, "github.com/ledgerfeed/ledgerfeed/internal/batch.(*Coalescer[...]).Do(") {
+		if strings.Contains(header, "[select") && strings.HasPrefix(frames, "github.com/ledgerfeed/ledgerfeed/internal/flow.(*Coalescer[...]).Do(") {
 			n++
 		}
 	}

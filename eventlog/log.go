@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
 )
@@ -57,9 +57,9 @@ type Log struct {
 	clock    func() time.Time
 	notify   NotifyFunc
 	metrics  *metrics
-	tracer   trace.Tracer                       // nil: none
-	batchers []*batch.Coalescer[*pendingAppend] // the hash of a workspace's id selects one
-	seed     maphash.Seed                       // of that hash, so that processes differ
+	tracer   trace.Tracer                      // nil: none
+	batchers []*flow.Coalescer[*pendingAppend] // the hash of a workspace's id selects one
+	seed     maphash.Seed                      // of that hash, so that processes differ
 
 	lockTimeout time.Duration
 	lockQueues  lockQueues

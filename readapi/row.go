@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
@@ -35,7 +35,7 @@ var (
 // newRowReader makes a coalescer that reads single rows of one table. Each row of a batch has its
 // own statement; they share the round trip. Each table has its own reader, so that a locked table
 // does not delay requests for another.
-func newRowReader(pool pg.DB, timeout time.Duration) *batch.Coalescer[*rowQuery] {
+func newRowReader(pool pg.DB, timeout time.Duration) *flow.Coalescer[*rowQuery] {
 	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*rowQuery) {
 		if len(queries) > 1 {
 			err := readTogether(ctx, pool, queries)

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
@@ -36,16 +36,16 @@ type source struct {
 	lists    pg.DB // nil: it reads no whole lists
 	feed     *eventlog.Feed
 	indexes  *knownIndexes
-	versions *batch.Coalescer[*versionQuery]
-	trees    *batch.Coalescer[*treesQuery]
-	rows     map[string]*batch.Coalescer[*rowQuery] // by table
+	versions *flow.Coalescer[*versionQuery]
+	trees    *flow.Coalescer[*treesQuery]
+	rows     map[string]*flow.Coalescer[*rowQuery] // by table
 	shares   *shares
 }
 
 func newSource(cfg *Config, pool, lists pg.DB, feed *eventlog.Feed, timeout time.Duration) *source {
 	s := &source{
 		pool: pool, lists: lists, feed: feed, indexes: newKnownIndexes(), versions: newVersionReader(pool, timeout), trees: newTreesReader(pool, timeout),
-		rows: map[string]*batch.Coalescer[*rowQuery]{}, shares: cfg.newShares(pool),
+		rows: map[string]*flow.Coalescer[*rowQuery]{}, shares: cfg.newShares(pool),
 	}
 	for _, r := range route.Table() {
 		if r.Kind == route.Row && s.rows[r.Resource.Table] == nil {
@@ -244,8 +244,8 @@ func answerForm(q *request) error {
 // With one batch at a time the database would be idle while answers are written. More batches than
 // processors, or than half of the connections, would only make each smaller. Batches are detached,
 // so that a request that times out or whose caller goes does not wait for the others of its batch.
-func newCoalescer[Q any](pool pg.DB, timeout time.Duration, run func(ctx context.Context, queries []*Q)) *batch.Coalescer[*Q] {
-	return batch.New(batch.Config[*Q]{
+func newCoalescer[Q any](pool pg.DB, timeout time.Duration, run func(ctx context.Context, queries []*Q)) *flow.Coalescer[*Q] {
+	return flow.NewCoalescer(flow.CoalescerConfig[*Q]{
 		Run:        run,
 		Timeout:    timeout,
 		Concurrent: max(2, min(runtime.GOMAXPROCS(0), pg.Size(pool)/2)),

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
@@ -23,7 +23,7 @@ type treesQuery struct {
 }
 
 // newTreesReader makes a coalescer that reads the states of trees.
-func newTreesReader(pool pg.DB, timeout time.Duration) *batch.Coalescer[*treesQuery] {
+func newTreesReader(pool pg.DB, timeout time.Duration) *flow.Coalescer[*treesQuery] {
 	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*treesQuery) {
 		ids := make([]string, len(queries))
 		for i, q := range queries {

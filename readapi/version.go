@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -66,7 +66,7 @@ type versionQuery struct {
 var errNoVersionRow = errors.New("the workspace has no checkpoint")
 
 // newVersionReader makes a coalescer that reads the versions of workspaces.
-func newVersionReader(pool pg.DB, timeout time.Duration) *batch.Coalescer[*versionQuery] {
+func newVersionReader(pool pg.DB, timeout time.Duration) *flow.Coalescer[*versionQuery] {
 	return newCoalescer(pool, timeout, func(ctx context.Context, queries []*versionQuery) {
 		asked := map[string]struct{}{} // several queries may name the same workspace
 		for _, q := range queries {

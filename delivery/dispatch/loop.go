@@ -10,7 +10,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch/scheduler"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // loop owns the scheduler: it passes events to it and carries out its effects.
@@ -209,13 +209,13 @@ func (l *loop) carryOut(effect scheduler.Effect) {
 // outages logs one line when work that a Dispatcher repeats begins to fail, and one when it works
 // again.
 type outages struct {
-	searching, claiming, reading, renewing, taking periodic.Outage
+	searching, claiming, reading, renewing, taking flow.Outage
 }
 
 func newOutages(logger *slog.Logger) *outages {
 	o := &outages{}
 	for _, of := range []struct {
-		outage           *periodic.Outage
+		outage           *flow.Outage
 		failing, working string
 	}{
 		{&o.searching, "cannot search for webhooks with something to deliver; trying again until it works", "the search for webhooks with something to deliver works again"},

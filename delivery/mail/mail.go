@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -166,7 +166,7 @@ func (m *Mailer) Run(ctx context.Context) {
 	if m.client == nil {
 		look = m.keepUnsent
 	}
-	outage := periodic.Outage{Logger: m.logger, Failing: "cannot look for mails to send; trying again until it works", Working: "the search for mails to send works again"}
+	outage := flow.Outage{Logger: m.logger, Failing: "cannot look for mails to send; trying again until it works", Working: "the search for mails to send works again"}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

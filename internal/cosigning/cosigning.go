@@ -22,7 +22,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness"
@@ -141,8 +140,8 @@ type asker struct {
 	witness *witness.Named
 	id      string
 	signal  chan struct{} // something waits
-	outage  periodic.Outage
-	reading periodic.Outage
+	outage  flow.Outage
+	reading flow.Outage
 
 	mu      sync.Mutex
 	waiting map[string]waiting
@@ -161,11 +160,11 @@ func newAsker(cfg *Config, m *metrics, w *witness.Named) *asker {
 	logger := cfg.Logger.With("witness", w.ID())
 	a := &asker{
 		cfg: cfg, metrics: m, witness: w, id: w.ID(), signal: make(chan struct{}, 1), waiting: map[string]waiting{}, refused: map[string]refusal{},
-		outage: periodic.Outage{
+		outage: flow.Outage{
 			Logger:  logger,
 			Failing: "a witness does not cosign; checkpoints are served without it until it does", Working: "the witness cosigns again",
 		},
-		reading: periodic.Outage{Logger: logger, Failing: "cannot read or keep what a witness cosigns", Working: "what a witness cosigns is read and kept again"},
+		reading: flow.Outage{Logger: logger, Failing: "cannot read or keep what a witness cosigns", Working: "what a witness cosigns is read and kept again"},
 	}
 	m.cosigned.WithLabelValues(a.id).Set(0)
 	m.waiting.WithLabelValues(a.id).Set(0)
@@ -506,7 +505,7 @@ func (t tiles) ReadTiles(list []tlog.Tile) ([][]byte, error) {
 // sweep finds trees without a cosignature that Grown was not called for: this process was down, or
 // another process built them.
 func (a *asker) sweep(ctx context.Context) {
-	outage := periodic.Outage{Logger: a.reading.Logger, Failing: "cannot look for checkpoints that a witness has to cosign", Working: "the search for checkpoints that a witness has to cosign works again"}
+	outage := flow.Outage{Logger: a.reading.Logger, Failing: "cannot look for checkpoints that a witness has to cosign", Working: "the search for checkpoints that a witness has to cosign works again"}
 	after := ""
 	for {
 		found, last, err := eventtree.FindUncosigned(ctx, a.cfg.Pool, a.id, a.cfg.Host, after, sweepWorkspaces)

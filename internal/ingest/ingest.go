@@ -22,7 +22,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -62,7 +61,7 @@ type Ingest struct {
 	logger   *slog.Logger
 	clock    func() time.Time
 	metrics  *metrics
-	counting periodic.Outage // of dead letters
+	counting flow.Outage // of dead letters
 
 	mu     sync.Mutex
 	reason error     // why messages cannot be ingested; nil: they can. Guarded by mu
@@ -78,7 +77,7 @@ func New(cfg Config) (*Ingest, error) {
 	}
 	i := &Ingest{
 		source: cfg.Source, appender: appender{log: cfg.Log, rules: cfg.Rules, create: cfg.CreateWorkspaces, known: map[string]bool{}, retried: map[entryKey]bool{}}, logger: cfg.Logger, clock: cfg.Clock, reason: errNotTried, since: cfg.Clock(),
-		counting: periodic.Outage{Logger: cfg.Logger, Failing: "cannot count dead letters; trying again until it works", Working: "dead letters are counted again"},
+		counting: flow.Outage{Logger: cfg.Logger, Failing: "cannot count dead letters; trying again until it works", Working: "dead letters are counted again"},
 	}
 	var err error
 	i.metrics, err = newMetrics(cfg.Metrics, i)

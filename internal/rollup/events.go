@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -40,12 +40,12 @@ func NewEvents(pool pg.DB, clock func() time.Time, logger *slog.Logger) *Events 
 
 // Run counts until ctx is done, and returns nil.
 func (e *Events) Run(ctx context.Context) error {
-	outage := &periodic.Outage{
+	outage := &flow.Outage{
 		Logger:  e.logger,
 		Failing: "events cannot be counted for the console's charts; they are counted later",
 		Working: "events are counted for the console's charts again",
 	}
-	periodic.Run(ctx, countEvery, outage, e.Count, func(error) {})
+	flow.Repeat(ctx, countEvery, outage, e.Count, func(error) {})
 	return nil
 }
 

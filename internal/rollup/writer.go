@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -93,7 +93,7 @@ func (w *Writer) Start() (end func()) {
 }
 
 func (w *Writer) run(ctx context.Context) {
-	outage := &periodic.Outage{
+	outage := &flow.Outage{
 		Logger:  w.logger,
 		Failing: "counts for the console's charts cannot be written; they are written later",
 		Working: "counts for the console's charts are written again",

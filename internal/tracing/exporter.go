@@ -7,14 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // exporter counts the spans that are sent, and logs when the receiver starts to fail and when it
 // recovers. The library itself reports errors only through a process-wide variable.
 type exporter struct {
 	sdktrace.SpanExporter
-	outage       periodic.Outage // only the exporting goroutine uses it
+	outage       flow.Outage // only the exporting goroutine uses it
 	spans        *prometheus.CounterVec
 	sent, failed prometheus.Counter
 }
@@ -22,7 +22,7 @@ type exporter struct {
 func newExporter(to sdktrace.SpanExporter, logger *slog.Logger) *exporter {
 	e := &exporter{
 		SpanExporter: to,
-		outage: periodic.Outage{
+		outage: flow.Outage{
 			Logger: logger, Failing: "cannot send traces (OTEL_EXPORTER_OTLP_ENDPOINT); those of the meantime are lost, nothing else", Working: "traces are sent again",
 		},
 		spans: prometheus.NewCounterVec(prometheus.CounterOpts{

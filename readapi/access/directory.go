@@ -12,8 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -70,7 +69,7 @@ type Directory struct {
 	leftOut       atomic.Bool   // the last poll was skipped because no key was asked for; until the next one, the cache is not used
 
 	// lookUps sends the look-ups of several requests as one query.
-	lookUps *batch.Coalescer[*lookUp]
+	lookUps *flow.Coalescer[*lookUp]
 	slow    *slowLookUps
 }
 
@@ -110,7 +109,7 @@ func newDirectory(cfg DirectoryConfig, maxPoll, maxLookUp time.Duration) (*Direc
 		cache:         newCache(trustFor, maxAge, cfg.MaxKeys),
 	}
 	// Detached: a request whose caller gives up does not wait for the rest of the batch.
-	d.lookUps = batch.New(batch.Config[*lookUp]{Run: d.readEntries, Timeout: maxLookUp, Concurrent: cfg.MaxLookUps, Detached: true})
+	d.lookUps = flow.NewCoalescer(flow.CoalescerConfig[*lookUp]{Run: d.readEntries, Timeout: maxLookUp, Concurrent: cfg.MaxLookUps, Detached: true})
 	d.slow = &slowLookUps{read: d.readSlowly}
 	return d, nil
 }
@@ -359,7 +358,7 @@ func (d *Directory) Run(ctx context.Context) error {
 	}
 	defer d.running.Store(false)
 	p := &poller{seen: -1}
-	periodic.Run(ctx, d.cfg.PollEvery, &periodic.Outage{
+	flow.Repeat(ctx, d.cfg.PollEvery, &flow.Outage{
 		Logger:  d.cfg.Log,
 		Failing: "this process cannot see changes of API keys; until it can, it asks the database at every request",
 		Working: "this process sees changes of API keys again",

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -206,7 +206,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 	}
 	defer l.running.Store(false)
 	s := &exchangeState{}
-	periodic.Run(ctx, l.cfg.ExchangeEvery, &periodic.Outage{
+	flow.Repeat(ctx, l.cfg.ExchangeEvery, &flow.Outage{
 		Logger:  l.cfg.Log,
 		Failing: "request counts are not exchanged; each instance counts alone until they are",
 		Working: "request counts are exchanged again",

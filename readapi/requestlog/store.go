@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 )
@@ -99,12 +99,12 @@ func (s *Store) Run(ctx context.Context) error {
 	defer end()
 	ticker := time.NewTicker(s.cfg.FlushEvery)
 	defer ticker.Stop()
-	keeping := &periodic.Outage{
+	keeping := &flow.Outage{
 		Logger:  s.cfg.Logger,
 		Failing: "requests are not being kept for the console",
 		Working: "requests are being kept for the console again",
 	}
-	removing := &periodic.Outage{
+	removing := &flow.Outage{
 		Logger:  s.cfg.Logger,
 		Failing: "old requests cannot be removed; it is tried again every minute",
 		Working: "old requests are removed again",

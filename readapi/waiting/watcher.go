@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // Config configures a Watcher. Fields without a default are required.
@@ -205,7 +205,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	var ready <-chan struct{} // nil while the pause lasts
-	outage := periodic.Outage{
+	outage := flow.Outage{
 		Logger: w.cfg.Logger, Failing: "cannot read visible positions; waiting requests wait until this works again",
 		Working: "visible positions can be read again",
 	}
@@ -243,7 +243,7 @@ func (w *Watcher) notified(ids []string, all bool) {
 
 // read reads the positions of the scheduled workspaces and wakes requests. If it fails, the next
 // sweep or notification reads again.
-func (w *Watcher) read(ctx context.Context, outage *periodic.Outage) {
+func (w *Watcher) read(ctx context.Context, outage *flow.Outage) {
 	w.mu.Lock()
 	ids := slices.Collect(maps.Keys(w.unread))
 	clear(w.unread)

@@ -24,7 +24,6 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 )
 
 // IdentityConfig describes an OpenID Connect provider.
@@ -94,7 +93,7 @@ const (
 // Run reads the discovery document, retrying until it succeeds, and returns when ctx ends. A
 // provider that does not answer delays only sign-ins with it.
 func (p *Provider) Run(ctx context.Context) error {
-	outage := periodic.Outage{
+	outage := flow.Outage{
 		Logger:  p.logger.With("issuer", p.cfg.Issuer),
 		Failing: "cannot read the discovery document of the identity provider, so people sign in with links only; trying again",
 		Working: "read the discovery document of the identity provider: people can sign in with it",

@@ -9,7 +9,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -40,7 +40,7 @@ type Directory struct {
 	format  access.Format
 	clock   func() time.Time
 	cache   *lru.Cache[hash, cached]
-	lookUps *batch.Coalescer[*lookUp]
+	lookUps *flow.Coalescer[*lookUp]
 }
 
 // hash is the SHA-256 of a key's full text. Keys are found by it alone, so how long a look-up takes
@@ -67,7 +67,7 @@ func NewDirectory(pool pg.DB, format access.Format, clock func() time.Time) (*Di
 		return nil, fmt.Errorf("cannot remember producers' keys: %w", err)
 	}
 	d := &Directory{pool: pool, format: format, clock: clock, cache: cache}
-	d.lookUps = batch.New(batch.Config[*lookUp]{Run: d.read, Timeout: maxLookUp, Concurrent: MaxLookUps, Detached: true})
+	d.lookUps = flow.NewCoalescer(flow.CoalescerConfig[*lookUp]{Run: d.read, Timeout: maxLookUp, Concurrent: MaxLookUps, Detached: true})
 	return d, nil
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/scenario"
 )
@@ -104,7 +103,7 @@ func (a *agency) appendHistory(ctx context.Context) error {
 //
 // While the database is away it tries again, less and less often.
 func (a *agency) publishNew(ctx context.Context, p *product, out io.Writer, logger *slog.Logger) error {
-	outage := periodic.Outage{Logger: logger, Failing: "the demo's billing product cannot publish; trying again until it works", Working: "the demo's billing product publishes again"}
+	outage := flow.Outage{Logger: logger, Failing: "the demo's billing product cannot publish; trying again until it works", Working: "the demo's billing product publishes again"}
 	head, err := a.log.Head(ctx, workspaceID)
 	if err != nil {
 		return err

@@ -25,7 +25,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -54,7 +53,7 @@ type Cells struct {
 type part struct {
 	of      *Cells
 	cell    cell.Cell
-	outage  periodic.Outage
+	outage  flow.Outage
 	service atomic.Pointer[Service] // nil before preparation and between restarts
 	up      atomic.Pointer[Service] // while it serves
 	why     atomic.Pointer[string]  // service is nil
@@ -97,7 +96,7 @@ func NewCells(ctx context.Context, env *operate.Env, roles []string, migrate boo
 		return nil, fmt.Errorf("cannot remember the cells of keys: %w", err)
 	}
 	for _, one := range env.Cells {
-		p := &part{of: c, cell: one, outage: periodic.Outage{
+		p := &part{of: c, cell: one, outage: flow.Outage{
 			Logger: env.Logger.With("cell", one.Name), Failing: "cannot serve a cell; starting again until it works, other cells are not affected", Working: "the cell is served again",
 		}}
 		p.fail(errors.New("starting"))

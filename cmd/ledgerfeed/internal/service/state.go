@@ -15,7 +15,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
@@ -102,7 +101,7 @@ func NewState(pool pg.DB, logger *slog.Logger, register prometheus.Registerer, n
 
 // Run reads the state from time to time until ctx ends.
 func (s *State) Run(ctx context.Context) error {
-	outage := periodic.Outage{
+	outage := flow.Outage{
 		Logger: s.logger, Failing: "cannot read the state of the service for its metrics; trying again until it works", Working: "the state of the service is read again for its metrics",
 	}
 	for {

@@ -1,4 +1,4 @@
-package batch_test
+package flow_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // history is a random run of a Coalescer in virtual time, in milliseconds.
@@ -90,7 +90,7 @@ func (h *history) work(_ context.Context, items []*caller) {
 
 func (h *history) run(t *testing.T) {
 	h.began = time.Now()
-	coalescer := batch.New(batch.Config[*caller]{
+	coalescer := flow.NewCoalescer(flow.CoalescerConfig[*caller]{
 		Run: h.work, Timeout: time.Hour, Concurrent: h.concurrent, Max: h.max, Detached: h.detached,
 	})
 	var group sync.WaitGroup
@@ -132,15 +132,15 @@ func (h *history) checkCaller(t *rapid.T, c *caller) {
 		t.Fatalf("the item of %d is taken %d times", c.arrives, len(c.batches))
 	}
 	if len(c.batches) == 0 {
-		if errors.Is(c.err, batch.ErrOutcomeUnknown) || !errors.Is(c.err, errGone) || c.ended != c.leaves {
+		if errors.Is(c.err, flow.ErrOutcomeUnknown) || !errors.Is(c.err, errGone) || c.ended != c.leaves {
 			t.Fatalf("the item of %d, which no batch took, ended at %d with %v", c.arrives, c.ended, c.err)
 		}
 		return
 	}
 	r := c.batches[0]
-	panicked, _ := errors.AsType[*batch.PanicError](c.err)
+	panicked, _ := errors.AsType[*flow.PanicError](c.err)
 	switch {
-	case errors.Is(c.err, batch.ErrOutcomeUnknown):
+	case errors.Is(c.err, flow.ErrOutcomeUnknown):
 		if c.ended != c.leaves || c.ended > r.ends {
 			t.Fatalf("the caller of %d left at %d, not at %d", c.arrives, c.ended, c.leaves)
 		}

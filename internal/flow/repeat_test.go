@@ -1,4 +1,4 @@
-package periodic_test
+package flow_test
 
 import (
 	"context"
@@ -9,13 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/periodic"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// TestRun: work is done at once and at every interval, failures do not make it
+// TestRepeat: work is done at once and at every interval, failures do not make it
 // come more often, and an outage is two lines.
-func TestRun(t *testing.T) {
+func TestRepeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var (
@@ -27,8 +27,8 @@ func TestRun(t *testing.T) {
 		outcomes := []error{nil, errAway, errAway, nil, nil, errAway, nil}
 		ctx, stop := context.WithCancel(t.Context())
 		began := time.Now()
-		outage := &periodic.Outage{Logger: log.Logger(), Failing: "begins", Working: "ends"}
-		periodic.Run(ctx, time.Second, outage, func(context.Context) error {
+		outage := &flow.Outage{Logger: log.Logger(), Failing: "begins", Working: "ends"}
+		flow.Repeat(ctx, time.Second, outage, func(context.Context) error {
 			times = append(times, time.Since(began))
 			if len(times) > len(outcomes) {
 				stop()
@@ -56,4 +56,16 @@ func TestRun(t *testing.T) {
 			t.Errorf("logged:\n%s", got)
 		}
 	})
+}
+
+func TestSleepEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if flow.Sleep(ctx, time.Hour) {
+		t.Error("a pause in an ended context says that its time passed")
+	}
+	if !flow.Sleep(t.Context(), time.Nanosecond) {
+		t.Error("a pause that ran its time says that it did not")
+	}
 }

@@ -1,6 +1,4 @@
-// Package periodic runs work at intervals and logs when it begins to fail and
-// when it works again, so that an outage is two log lines, however long it is.
-package periodic
+package flow
 
 import (
 	"context"
@@ -11,7 +9,7 @@ import (
 )
 
 // Outage is the log state of a loop, or of several loops that do the same work: whether the last
-// run failed.
+// run failed. An outage is two log lines, however long it is.
 type Outage struct {
 	Logger *slog.Logger
 
@@ -43,11 +41,11 @@ func (o *Outage) LogTransition(ctx context.Context, err error, attributes ...any
 	}
 }
 
-// Run does work at once and then at every interval until ctx is done, and calls after with each
+// Repeat does work at once and then at every interval until ctx is done, and calls after with each
 // result. Work that failed is retried at the next interval and not earlier, because it fails when a
 // database is in trouble. The result of work that was in flight when ctx ended is dropped: it says
 // nothing about the database.
-func Run(ctx context.Context, every time.Duration, outage *Outage, work func(context.Context) error, after func(error)) {
+func Repeat(ctx context.Context, every time.Duration, outage *Outage, work func(context.Context) error, after func(error)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -62,5 +60,17 @@ func Run(ctx context.Context, every time.Duration, outage *Outage, work func(con
 			return
 		case <-ticker.C:
 		}
+	}
+}
+
+// Sleep waits for d, and reports false when ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
 	}
 }

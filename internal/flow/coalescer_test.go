@@ -1,4 +1,4 @@
-package batch_test
+package flow_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/batch"
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // errGone is why callers of these tests leave, and errBug what work panics with.
@@ -36,13 +36,13 @@ func each(t *testing.T, test func(t *testing.T, detached bool)) {
 
 // gate is work that tests watch and let go.
 type gate struct {
-	*batch.Coalescer[*int]
+	*flow.Coalescer[*int]
 	begun chan []int    // the items of a batch that has begun
 	pass  chan struct{} // one for each batch that may end
 	panic atomic.Bool   // the next batch to end panics
 }
 
-func newGate(cfg batch.Config[*int]) *gate {
+func newGate(cfg flow.CoalescerConfig[*int]) *gate {
 	g := &gate{begun: make(chan []int, 100), pass: make(chan struct{})}
 	cfg.Timeout = time.Minute
 	cfg.Run = func(_ context.Context, items []*int) {
@@ -59,7 +59,7 @@ func newGate(cfg batch.Config[*int]) *gate {
 			*i = -*i
 		}
 	}
-	g.Coalescer = batch.New(cfg)
+	g.Coalescer = flow.NewCoalescer(cfg)
 	return g
 }
 
@@ -100,7 +100,7 @@ func (g *gate) begins(t *testing.T, want ...int) {
 func TestWaitingCallersShareTheNextBatch(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, detached bool) {
-		g := newGate(batch.Config[*int]{Max: 3, Detached: detached})
+		g := newGate(flow.CoalescerConfig[*int]{Max: 3, Detached: detached})
 		var calls []*call
 		for i := range 6 {
 			calls = append(calls, g.do(t.Context(), i+1))
@@ -125,7 +125,7 @@ func TestWaitingCallersShareTheNextBatch(t *testing.T) {
 func TestSeveralBatchesAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, detached bool) {
-		g := newGate(batch.Config[*int]{Concurrent: 2, Detached: detached})
+		g := newGate(flow.CoalescerConfig[*int]{Concurrent: 2, Detached: detached})
 		var calls []*call
 		for i := range 5 {
 			calls = append(calls, g.do(t.Context(), i+1))
@@ -150,19 +150,19 @@ func TestSeveralBatchesAtOnce(t *testing.T) {
 func TestCallersLeave(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, detached bool) {
-		g := newGate(batch.Config[*int]{Detached: detached})
+		g := newGate(flow.CoalescerConfig[*int]{Detached: detached})
 		ctx, leave := context.WithCancelCause(t.Context())
 		first := g.do(t.Context(), 1)
 		waits := g.do(ctx, 2)
 		stays := g.do(t.Context(), 3)
 		leave(errGone)
 		<-waits.ended
-		if errors.Is(waits.err, batch.ErrOutcomeUnknown) || !errors.Is(waits.err, errGone) || waits.item != 2 {
+		if errors.Is(waits.err, flow.ErrOutcomeUnknown) || !errors.Is(waits.err, errGone) || waits.item != 2 {
 			t.Errorf("who waited left with %v, item %d", waits.err, waits.item)
 		}
 		late := g.do(ctx, 4)
 		<-late.ended
-		if errors.Is(late.err, batch.ErrOutcomeUnknown) || !errors.Is(late.err, errGone) {
+		if errors.Is(late.err, flow.ErrOutcomeUnknown) || !errors.Is(late.err, errGone) {
 			t.Errorf("who came with an ended context left with %v", late.err)
 		}
 
@@ -173,7 +173,7 @@ func TestCallersLeave(t *testing.T) {
 		g.begins(t, 3, 5)
 		leave(errGone)
 		<-taken.ended
-		if !errors.Is(taken.err, batch.ErrOutcomeUnknown) || !errors.Is(taken.err, errGone) {
+		if !errors.Is(taken.err, flow.ErrOutcomeUnknown) || !errors.Is(taken.err, errGone) {
 			t.Errorf("who was in a batch left with %v", taken.err)
 		}
 		g.pass <- struct{}{}
@@ -187,7 +187,7 @@ func TestCallersLeave(t *testing.T) {
 func TestLeadersLeave(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, detached bool) {
-		g := newGate(batch.Config[*int]{Detached: detached})
+		g := newGate(flow.CoalescerConfig[*int]{Detached: detached})
 		first := g.do(t.Context(), 1)
 		ctx, leave := context.WithCancelCause(t.Context())
 		leader := g.do(ctx, 2)
@@ -199,7 +199,7 @@ func TestLeadersLeave(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-leader.ended:
-			if !detached || !errors.Is(leader.err, batch.ErrOutcomeUnknown) {
+			if !detached || !errors.Is(leader.err, flow.ErrOutcomeUnknown) {
 				t.Errorf("the leader left with %v", leader.err)
 			}
 		default:
@@ -225,7 +225,7 @@ func TestLeavingWhenToldToLead(t *testing.T) {
 		for range 100 {
 			ctx, leave := context.WithCancelCause(t.Context())
 			hold := make(chan struct{})
-			c := batch.New(batch.Config[int]{Timeout: time.Minute, Max: 1, Detached: detached, Run: func(_ context.Context, items []int) {
+			c := flow.NewCoalescer(flow.CoalescerConfig[int]{Timeout: time.Minute, Max: 1, Detached: detached, Run: func(_ context.Context, items []int) {
 				if items[0] == 0 {
 					<-hold
 					leave(errGone) // and then hands off
@@ -262,7 +262,7 @@ func (g *gate) goesOn(t *testing.T) {
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, detached bool) {
-		g := newGate(batch.Config[*int]{Max: 2, Detached: detached})
+		g := newGate(flow.CoalescerConfig[*int]{Max: 2, Detached: detached})
 		var calls []*call
 		for i := range 4 {
 			calls = append(calls, g.do(t.Context(), i+1))
@@ -280,8 +280,8 @@ func TestPanic(t *testing.T) {
 				continue
 			}
 			<-c.ended
-			panicked, ok := errors.AsType[*batch.PanicError](c.err)
-			if !ok || panicked.Value == nil || !errors.Is(c.err, errBug) || !strings.Contains(c.err.Error(), "batch_test.go") {
+			panicked, ok := errors.AsType[*flow.PanicError](c.err)
+			if !ok || panicked.Value == nil || !errors.Is(c.err, errBug) || !strings.Contains(c.err.Error(), "coalescer_test.go") {
 				t.Errorf("call %d: %v", i+1, c.err)
 			}
 		}
@@ -296,7 +296,7 @@ func TestGoexit(t *testing.T) {
 	each(t, func(t *testing.T, detached bool) {
 		var exits atomic.Int32
 		hold := make(chan struct{})
-		c := batch.New(batch.Config[int]{Timeout: time.Minute, Detached: detached, Run: func(context.Context, []int) {
+		c := flow.NewCoalescer(flow.CoalescerConfig[int]{Timeout: time.Minute, Detached: detached, Run: func(context.Context, []int) {
 			if <-hold; exits.Add(1) == 2 {
 				runtime.Goexit()
 			}
@@ -311,7 +311,7 @@ func TestGoexit(t *testing.T) {
 		}
 		close(hold)
 		group.Wait()
-		if _, ok := errors.AsType[*batch.PanicError](errs[2]); !ok || errs[0] != nil {
+		if _, ok := errors.AsType[*flow.PanicError](errs[2]); !ok || errs[0] != nil {
 			t.Errorf("errors %v", errs)
 		}
 		if err := c.Do(t.Context(), 3); err != nil {
@@ -327,14 +327,14 @@ func TestContextOfABatch(t *testing.T) {
 	type key struct{}
 	each(t, func(t *testing.T, detached bool) {
 		seen := make(chan context.Context, 1)
-		c := batch.New(batch.Config[int]{Timeout: time.Minute, Detached: detached, Run: func(ctx context.Context, _ []int) {
+		c := flow.NewCoalescer(flow.CoalescerConfig[int]{Timeout: time.Minute, Detached: detached, Run: func(ctx context.Context, _ []int) {
 			<-ctx.Done()
 			seen <- ctx
 		}})
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "v"), time.Second)
 		defer cancel()
-		if err := c.Do(ctx, 1); detached != errors.Is(err, batch.ErrOutcomeUnknown) {
+		if err := c.Do(ctx, 1); detached != errors.Is(err, flow.ErrOutcomeUnknown) {
 			t.Errorf("error %v", err)
 		}
 		ctx = <-seen
@@ -346,7 +346,7 @@ func TestContextOfABatch(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
-	for i, cfg := range []batch.Config[int]{
+	for i, cfg := range []flow.CoalescerConfig[int]{
 		{Timeout: time.Second},
 		{Run: func(context.Context, []int) {}},
 	} {
@@ -356,7 +356,7 @@ func TestConfigIsChecked(t *testing.T) {
 					t.Errorf("config %d is accepted", i)
 				}
 			}()
-			batch.New(cfg)
+			flow.NewCoalescer(cfg)
 		}()
 	}
 }
@@ -368,7 +368,7 @@ func TestManyCallers(t *testing.T) {
 	for _, detached := range []bool{false, true} {
 		const callers, rounds, most = 50, 200, 3
 		var under, batches, tooMany, items atomic.Int64
-		c := batch.New(batch.Config[*[2]int]{
+		c := flow.NewCoalescer(flow.CoalescerConfig[*[2]int]{
 			Timeout: time.Minute, Concurrent: most, Max: 20, Detached: detached,
 			Run: func(_ context.Context, list []*[2]int) {
 				if under.Add(1) > most || len(list) > 20 {

@@ -1,12 +1,9 @@
-// Package flow holds what the packages that run a Watermill Router share: messages that carry a
-// value within the process, the error that a Nack cannot carry, and the Router's logger.
 package flow
 
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -58,16 +55,4 @@ func RouterLogger(logger *slog.Logger) watermill.LoggerAdapter {
 		slog.LevelInfo:  slog.LevelDebug,
 		slog.LevelError: slog.LevelDebug,
 	})
-}
-
-// Sleep waits for d, and reports false when ctx ended first.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -1,7 +1,4 @@
-// Package batch lets concurrent callers share units of work: a transaction that
-// commits what several of them append, or a round trip that reads what several
-// of them ask for.
-package batch
+package flow
 
 import (
 	"context"
@@ -18,9 +15,9 @@ import (
 // may still be using the item.
 var ErrOutcomeUnknown = errors.New("outcome unknown")
 
-// Unknown reports whether an error of Do leaves the item's outcome open: its batch had begun and
-// not ended, or it panicked.
-func Unknown(err error) bool {
+// OutcomeUnknown reports whether an error of Coalescer.Do leaves the item's outcome open: its batch
+// had begun and not ended, or it panicked.
+func OutcomeUnknown(err error) bool {
 	_, panicked := errors.AsType[*PanicError](err)
 	return panicked || errors.Is(err, ErrOutcomeUnknown)
 }
@@ -46,8 +43,8 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Config configures a Coalescer of items of type T.
-type Config[T any] struct {
+// CoalescerConfig configures a Coalescer of items of type T.
+type CoalescerConfig[T any] struct {
 	// Run works on one batch and puts each result into its item. The items are in the order in
 	// which their callers arrived. Up to Concurrent goroutines may call it at once. The context has
 	// the values of the leader's context, but only Timeout ends it, because other callers depend on
@@ -64,7 +61,8 @@ type Config[T any] struct {
 	Detached bool
 }
 
-// Coalescer collects the items of concurrent callers into batches. Items that arrive while
+// Coalescer collects the items of concurrent callers into batches, such as a transaction that
+// commits what several of them append, or a round trip that reads what several of them ask for. Items that arrive while
 // Concurrent batches are in flight wait for the next one, so a batch never begins before the calls
 // that it serves. A lone caller does not wait.
 //
@@ -72,7 +70,7 @@ type Config[T any] struct {
 // arrives while fewer than Concurrent batches are in flight, or the oldest waiting caller when the
 // leader of a finished batch hands off.
 type Coalescer[T any] struct {
-	cfg Config[T]
+	cfg CoalescerConfig[T]
 
 	mu      sync.Mutex
 	waiting []*pending[T] // oldest first
@@ -96,10 +94,10 @@ const (
 	batchEnded              // the batch that took its item has ended
 )
 
-// New makes a Coalescer; it starts nothing and needs no closing.
-func New[T any](cfg Config[T]) *Coalescer[T] {
+// NewCoalescer makes a Coalescer; it starts nothing and needs no closing.
+func NewCoalescer[T any](cfg CoalescerConfig[T]) *Coalescer[T] {
 	if cfg.Run == nil || cfg.Timeout <= 0 {
-		panic("batch: Config needs Run and a Timeout")
+		panic("flow: CoalescerConfig needs Run and a Timeout")
 	}
 	cfg.Concurrent = max(1, cfg.Concurrent)
 	return &Coalescer[T]{cfg: cfg}

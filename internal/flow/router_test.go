@@ -1,11 +1,9 @@
 package flow_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
@@ -67,17 +65,5 @@ func TestRouterLoggerLogsNothingAboveDebug(t *testing.T) {
 	logger.Info("running", nil)
 	if out.String() != "" {
 		t.Errorf("said %q, want nothing above debug", out.String())
-	}
-}
-
-func TestSleepEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if flow.Sleep(ctx, time.Hour) {
-		t.Error("a pause in an ended context says that its time passed")
-	}
-	if !flow.Sleep(t.Context(), time.Nanosecond) {
-		t.Error("a pause that ran its time says that it did not")
 	}
 }
