@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/connlimit"
+	"github.com/ledgerfeed/ledgerfeed/internal/listening"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -21,12 +21,12 @@ import (
 
 // overHTTP2 serves the stand's API behind bounds on connections, as the program does, and
 // makes its client speak HTTP/2 without TLS.
-func (s *stand) overHTTP2(cfg connlimit.Config) *connlimit.Listener {
+func (s *stand) overHTTP2(cfg listening.LimitConfig) *listening.LimitedListener {
 	s.t.Helper()
 	cfg.Refusal = s.api.RefuseConnection
 	server := readapi.NewServer(s.api, s.config.Logger)
 	bound := testkit.Must((&net.ListenConfig{}).Listen(s.t.Context(), "tcp", "127.0.0.1:0"))(s.t)
-	limited := connlimit.Wrap(bound, cfg)
+	limited := listening.WithLimits(bound, cfg)
 	server.ConnState = limited.ConnState
 	s.server = &httptest.Server{Listener: s.api.RewriteErrors(limited), Config: server}
 	s.server.Start()
@@ -53,7 +53,7 @@ func TestAHundredWaitsOverOneConnection(t *testing.T) {
 	s.append(objects("acme")...)
 	s.project("acme", 0)
 	// Until their keys are checked, all of them can be under way at once.
-	limited := s.overHTTP2(connlimit.Config{Max: 128, MaxPerAddress: 128, UnprovenIdle: time.Minute})
+	limited := s.overHTTP2(listening.LimitConfig{Max: 128, MaxPerAddress: 128, UnprovenIdle: time.Minute})
 	key := s.key("acme", allPermissions()...)
 	target := s.atEnd("/v1/events", "", key)
 	var waits []*pending
@@ -102,7 +102,7 @@ func TestRequestsOfUnknownCallersAreBounded(t *testing.T) {
 	s := newStand(t, func(c *readapi.Config) { held.Authenticator, c.Keys = c.Keys, held })
 	s.workspace("acme")
 	key := s.key("acme", allPermissions()...)
-	limited := s.overHTTP2(connlimit.Config{Max: 8, MaxPerAddress: 4})
+	limited := s.overHTTP2(listening.LimitConfig{Max: 8, MaxPerAddress: 4})
 	if r := s.get("/docs/errors/404", ""); r.status != 200 { // makes the one connection, and needs no key
 		t.Errorf("%d", r.status)
 	}
@@ -142,7 +142,7 @@ func TestIdleHTTP2(t *testing.T) {
 	s.workspace("acme")
 	key := s.key("acme", allPermissions()...)
 	clock := testkit.RunningClock()
-	limited := s.overHTTP2(connlimit.Config{Max: 8, MaxPerAddress: 8, UnprovenIdle: time.Hour, Clock: clock.Now})
+	limited := s.overHTTP2(listening.LimitConfig{Max: 8, MaxPerAddress: 8, UnprovenIdle: time.Hour, Clock: clock.Now})
 	if r := s.get("/v1/me", key); r.status != 200 {
 		t.Errorf("%d", r.status)
 	}
@@ -176,7 +176,7 @@ func TestIdleHTTP2(t *testing.T) {
 func TestHTTP2IsBounded(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
-	s.overHTTP2(connlimit.Config{Max: 8, MaxPerAddress: 8})
+	s.overHTTP2(listening.LimitConfig{Max: 8, MaxPerAddress: 8})
 	conn := testkit.Must((&net.Dialer{}).DialContext(t.Context(), "tcp", s.server.Listener.Addr().String()))(t)
 	defer conn.Close()
 	testkit.Must(io.WriteString(conn, http2.ClientPreface))(t)

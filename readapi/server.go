@@ -139,7 +139,7 @@ func connectionOf[T any](ctx context.Context) (found T, ok bool) {
 }
 
 // placer is a connection that limits its requests in flight whose caller is not known yet;
-// *connlimit.Conn is one.
+// *listening.Conn is one.
 type placer interface {
 	TakePlace() (release func(), ok bool)
 }

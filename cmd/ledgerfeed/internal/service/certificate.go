@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/tlslisten"
+	"github.com/ledgerfeed/ledgerfeed/internal/listening"
 )
 
 // loadCertificate reads the certificate with which the API and the console speak TLS,
@@ -15,7 +15,7 @@ func (s *Service) loadCertificate() (err error) {
 	if set.TLSCert == "" {
 		return nil
 	}
-	s.certificate, err = tlslisten.LoadCertificate(tlslisten.CertificateConfig{CertFile: set.TLSCert, KeyFile: set.TLSKey, Clock: s.env.Clock, Logger: s.env.Logger})
+	s.certificate, err = listening.LoadCertificate(listening.CertificateConfig{CertFile: set.TLSCert, KeyFile: set.TLSKey, Clock: s.env.Clock, Logger: s.env.Logger})
 	if err != nil {
 		return fmt.Errorf("LEDGERFEED_TLS_CERT is %q and LEDGERFEED_TLS_KEY is %q: %w", set.TLSCert, set.TLSKey, err)
 	}

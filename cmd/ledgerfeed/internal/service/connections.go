@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
-	"github.com/ledgerfeed/ledgerfeed/internal/connlimit"
+	"github.com/ledgerfeed/ledgerfeed/internal/listening"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/projections"
@@ -57,7 +57,7 @@ func connectionsOf(name string, descriptors, maxAPI int) int {
 }
 
 // limitConnections bounds the connections of a listener, whose server it prepares.
-func (s *Service) limitConnections(ctx context.Context, b *binding, bound net.Listener) *connlimit.Listener {
+func (s *Service) limitConnections(ctx context.Context, b *binding, bound net.Listener) *listening.LimitedListener {
 	refused := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "ledgerfeed_connections_refused_total", Help: "Connections for which a listener had no place.",
 		ConstLabels: prometheus.Labels{"listener": b.name},
@@ -66,9 +66,9 @@ func (s *Service) limitConnections(ctx context.Context, b *binding, bound net.Li
 		Name: "ledgerfeed_connections_evicted_total", Help: "Idle connections that a listener closed to make room for others.",
 		ConstLabels: prometheus.Labels{"listener": b.name},
 	})
-	most := connectionsOf(b.name, connlimit.Descriptors(), s.env.Settings.MaxConnections)
+	most := connectionsOf(b.name, listening.Descriptors(), s.env.Settings.MaxConnections)
 	var logged atomic.Int64 // the minute
-	cfg := connlimit.Config{
+	cfg := listening.LimitConfig{
 		Max: most, MaxPerAddress: (most + 1) / 2, Proxies: s.env.Settings.TrustedProxies, UnprovenIdle: unprovenIdle(b.name), Refusal: b.refusal,
 		Evicted: evicted.Inc,
 		Refused: func() {
@@ -82,7 +82,7 @@ func (s *Service) limitConnections(ctx context.Context, b *binding, bound net.Li
 	if cfg.Refusal == nil {
 		cfg.Refusal = refuseInWords
 	}
-	limited := connlimit.Wrap(bound, cfg)
+	limited := listening.WithLimits(bound, cfg)
 	b.server.ConnState = limited.ConnState
 	s.metrics.MustRegister(refused, evicted, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ledgerfeed_connections", Help: "Connections that a listener has.",

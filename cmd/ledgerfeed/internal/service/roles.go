@@ -24,11 +24,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/connlimit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/cosigning"
+	"github.com/ledgerfeed/ledgerfeed/internal/listening"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
@@ -257,7 +257,7 @@ func (s *Service) prepareAPI(ctx context.Context, control *pg.Share) error {
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
 		Requests: requests, WholeLists: lists, Signing: signs, Notifier: s.notifier, CacheBytes: readapi.DefaultCacheBytes / max(1, len(s.env.Cells)),
-		MaxWaitsHTTP1: max(1, connectionsOf(RoleAPI, connlimit.Descriptors(), set.MaxConnections)/2),
+		MaxWaitsHTTP1: max(1, connectionsOf(RoleAPI, listening.Descriptors(), set.MaxConnections)/2),
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare the API: %w", err)

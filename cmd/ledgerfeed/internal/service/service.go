@@ -22,9 +22,9 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
+	"github.com/ledgerfeed/ledgerfeed/internal/listening"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/standby"
-	"github.com/ledgerfeed/ledgerfeed/internal/tlslisten"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -59,7 +59,7 @@ type Service struct {
 	probes probes
 
 	wrongClock  atomic.Pointer[string] // what is wrong with the clock; nil: nothing
-	certificate *tlslisten.Certificate // of the API and the console; nil: no TLS
+	certificate *listening.Certificate // of the API and the console; nil: no TLS
 
 	keysAsked bool                  // a role needs the keys for webhooks' secrets
 	keyring   *keyring.Keyring      // these keys
@@ -200,7 +200,7 @@ type binding struct {
 	server           *http.Server
 	wrap             func(net.Listener) net.Listener // nil: none
 	refusal          func(peer string) []byte        // nil: one for people
-	certificate      *tlslisten.Certificate          // nil: no TLS
+	certificate      *listening.Certificate          // nil: no TLS
 }
 
 // bind binds an address now, so that one that is taken is an error at once, and
@@ -217,12 +217,12 @@ func (s *Service) bind(ctx context.Context, b binding) (component, error) {
 	}
 	scheme := "http://"
 	if b.certificate != nil {
-		scheme, b.refusal = "https://", tlslisten.Refusal
+		scheme, b.refusal = "https://", listening.TLSRefusal
 	}
 	s.listeners = append(s.listeners, listener{b.name, scheme + bound.Addr().String()})
 	bound = s.limitConnections(ctx, &b, bound)
 	if b.certificate != nil {
-		bound = tlslisten.Wrap(bound, b.certificate)
+		bound = listening.WithTLS(bound, b.certificate)
 	}
 	if b.wrap != nil {
 		bound = b.wrap(bound)

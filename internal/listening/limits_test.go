@@ -1,4 +1,4 @@
-package connlimit_test
+package listening_test
 
 import (
 	"bufio"
@@ -15,15 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/connlimit"
+	"github.com/ledgerfeed/ledgerfeed/internal/listening"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// stand is a server behind a Listener. A request for /prove proves its connection, one
-// for /wait is answered when release is closed.
+// stand is a server behind a LimitedListener. A request for /prove proves its connection,
+// one for /wait is answered when release is closed.
 type stand struct {
 	t                *testing.T
-	listener         *connlimit.Listener
+	listener         *listening.LimitedListener
 	address          string
 	waiting          atomic.Int64
 	release          chan struct{}
@@ -34,7 +34,7 @@ type stand struct {
 
 type connKey struct{}
 
-func newStand(t *testing.T, cfg connlimit.Config) *stand {
+func newStand(t *testing.T, cfg listening.LimitConfig) *stand {
 	t.Helper()
 	s := &stand{t: t, release: make(chan struct{})}
 	bound := testkit.Must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
@@ -42,14 +42,14 @@ func newStand(t *testing.T, cfg connlimit.Config) *stand {
 		return []byte("HTTP/1.1 503 Full\r\nConnection: close\r\nContent-Length: 4\r\n\r\nfull")
 	}
 	cfg.Refused, cfg.Evicted = func() { s.refused.Add(1) }, func() { s.evicted.Add(1) }
-	s.listener, s.address = connlimit.Wrap(bound, cfg), bound.Addr().String()
+	s.listener, s.address = listening.WithLimits(bound, cfg), bound.Addr().String()
 	server := &http.Server{
 		ConnState: s.connState, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
 			case "/prove":
-				r.Context().Value(connKey{}).(*connlimit.Conn).Prove()
+				r.Context().Value(connKey{}).(*listening.Conn).Prove()
 			case "/wait":
 				s.waiting.Add(1)
 				<-s.release
@@ -149,7 +149,7 @@ func (s *stand) open(n int) {
 // idle for longest, and of one that has proven itself only if there is no other.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, connlimit.Config{Max: 3, MaxPerAddress: 3})
+	s := newStand(t, listening.LimitConfig{Max: 3, MaxPerAddress: 3})
 	proven, second, silent := s.dial("127.0.0.1"), s.dial("127.0.0.1"), s.dial("127.0.0.1")
 	if proven.get("/prove") != 200 || second.get("/") != 200 {
 		t.Fatal("the first connections are not answered")
@@ -177,7 +177,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 // place that becomes free is given again.
 func TestBusyConnectionsStay(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, connlimit.Config{Max: 4, MaxPerAddress: 2, Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.9/32")}})
+	s := newStand(t, listening.LimitConfig{Max: 4, MaxPerAddress: 2, Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.9/32")}})
 	busy := []*caller{s.dial("127.0.0.1"), s.dial("127.0.0.1"), s.dial("127.0.0.2")}
 	for i, c := range busy {
 		c.send("/wait")
@@ -230,7 +230,7 @@ func TestBusyConnectionsStay(t *testing.T) {
 func TestARequestTakesThePlaceOfAnIdleConnection(t *testing.T) {
 	t.Parallel()
 	bound := testkit.Must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	l := connlimit.Wrap(bound, connlimit.Config{Max: 3, MaxPerAddress: 3, Refusal: func(string) []byte { return nil }})
+	l := listening.WithLimits(bound, listening.LimitConfig{Max: 3, MaxPerAddress: 3, Refusal: func(string) []byte { return nil }})
 	defer l.Close()
 	var conns []net.Conn
 	for range 3 {
@@ -239,7 +239,7 @@ func TestARequestTakesThePlaceOfAnIdleConnection(t *testing.T) {
 		conns = append(conns, testkit.Must(l.Accept())(t))
 	}
 	l.ConnState(conns[0], http.StateActive)
-	c := conns[0].(*connlimit.Conn)
+	c := conns[0].(*listening.Conn)
 	for i, want := range []bool{true, true, true, false} { // the first counts nothing
 		if _, ok := c.TakePlace(); ok != want {
 			t.Errorf("request %d has a place: %v", i+1, ok)
@@ -255,7 +255,7 @@ func TestARequestTakesThePlaceOfAnIdleConnection(t *testing.T) {
 func TestUnprovenConnectionsAreLetGoSooner(t *testing.T) {
 	t.Parallel()
 	clock := testkit.RunningClock()
-	s := newStand(t, connlimit.Config{Max: 10, MaxPerAddress: 10, UnprovenIdle: time.Hour, Clock: clock.Now})
+	s := newStand(t, listening.LimitConfig{Max: 10, MaxPerAddress: 10, UnprovenIdle: time.Hour, Clock: clock.Now})
 	proven, other := s.dial("127.0.0.1"), s.dial("127.0.0.1")
 	if proven.get("/prove") != 200 || other.get("/") != 200 {
 		t.Fatal("they are not answered")
@@ -277,10 +277,10 @@ func TestUnprovenConnectionsAreLetGoSooner(t *testing.T) {
 // TestDescriptors: a limit is known.
 func TestDescriptors(t *testing.T) {
 	t.Parallel()
-	if n := connlimit.Descriptors(); n < 64 {
+	if n := listening.Descriptors(); n < 64 {
 		t.Errorf("%d descriptors", n)
 	}
-	if strings.Contains(fmt.Sprint(connlimit.Descriptors()), "-") {
+	if strings.Contains(fmt.Sprint(listening.Descriptors()), "-") {
 		t.Error("a limit below 0")
 	}
 }
@@ -289,11 +289,11 @@ func TestDescriptors(t *testing.T) {
 func TestWhatIsTaken(t *testing.T) {
 	t.Parallel()
 	bound := testkit.Must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	l := connlimit.Wrap(bound, connlimit.Config{Max: 1, MaxPerAddress: 1})
+	l := listening.WithLimits(bound, listening.LimitConfig{Max: 1, MaxPerAddress: 1})
 	defer l.Close()
 	reader := testkit.Must((&net.Dialer{}).DialContext(t.Context(), "tcp", bound.Addr().String()))(t)
 	defer reader.Close()
-	c := testkit.Must(l.Accept())(t).(*connlimit.Conn)
+	c := testkit.Must(l.Accept())(t).(*listening.Conn)
 	t.Cleanup(func() { _ = c.Close() })
 	written := make(chan error, 1)
 	const all = 64 << 20 // more than all buffers
@@ -333,7 +333,7 @@ func TestWhatIsTaken(t *testing.T) {
 // not have all connections.
 func TestAddressesLeaveOthersAConnection(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, connlimit.Config{Max: 16, MaxPerAddress: 8})
+	s := newStand(t, listening.LimitConfig{Max: 16, MaxPerAddress: 8})
 	ask := func(from string) net.Conn {
 		dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 		c := testkit.Must(dialer.DialContext(t.Context(), "tcp", s.address))(t)

@@ -1,4 +1,4 @@
-package connlimit
+package listening
 
 import "golang.org/x/sys/unix"
 

@@ -1,4 +1,4 @@
-package tlslisten
+package listening
 
 import (
 	"bytes"
@@ -123,7 +123,7 @@ func newSite(t *testing.T) *site {
 	}
 	s.address = below.Addr().String()
 	s.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })}
-	go func() { s.ended <- s.server.Serve(Wrap(&shortOfFiles{Listener: below, left: 3}, c)) }()
+	go func() { s.ended <- s.server.Serve(WithTLS(&shortOfFiles{Listener: below, left: 3}, c)) }()
 	t.Cleanup(s.close)
 	return s
 }

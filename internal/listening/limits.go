@@ -1,6 +1,4 @@
-// Package connlimit bounds the connections of a listener, so that callers cannot
-// use up the descriptors that the process needs for its database.
-package connlimit
+package listening
 
 import (
 	"container/list"
@@ -12,8 +10,8 @@ import (
 	"time"
 )
 
-// Config configures a Listener.
-type Config struct {
+// LimitConfig configures a LimitedListener.
+type LimitConfig struct {
 	// Max is the most connections at the same time, MaxPerAddress the most from one address (for
 	// IPv6, from one /64 network). Peers in Proxies have no limit of their own, because each stands
 	// for many callers.
@@ -30,17 +28,17 @@ type Config struct {
 	Refusal func(peer string) []byte
 
 	// Refused is called after each refusal, Evicted when an idle connection is closed to make room
-	// for a new one; nil: no callback. Evicted must not call the Listener.
+	// for a new one; nil: no callback. Evicted must not call the LimitedListener.
 	Refused, Evicted func()
 }
 
-// Listener accepts connections up to its limits. A connection beyond them replaces one that has no
-// request in flight, an unproven one first. If all have requests in flight, the new connection gets
-// the refusal. The server must call ConnState.
-type Listener struct {
+// LimitedListener accepts connections up to its limits. A connection beyond them replaces one that
+// has no request in flight, an unproven one first. If all have requests in flight, the new connection
+// gets the refusal. The server must call ConnState.
+type LimitedListener struct {
 	net.Listener
 
-	cfg     Config
+	cfg     LimitConfig
 	closing chan struct{} // holds one element for each refused connection that is closing
 
 	mu        sync.Mutex
@@ -49,7 +47,7 @@ type Listener struct {
 	idle      [2]*list.List // each *Conn without a request in flight, longest idle first: unproven, proven
 }
 
-// Indexes of Listener.idle.
+// Indexes of LimitedListener.idle.
 const (
 	unproven = iota
 	proven
@@ -63,8 +61,8 @@ const newcomers = 8
 // can read the refusal. Further ones are closed at once.
 const maxClosing = 8
 
-// Wrap limits the connections of a TCP listener.
-func Wrap(l net.Listener, cfg Config) *Listener {
+// WithLimits limits the connections of a TCP listener.
+func WithLimits(l net.Listener, cfg LimitConfig) *LimitedListener {
 	cfg.Max, cfg.MaxPerAddress = max(1, cfg.Max), max(1, cfg.MaxPerAddress)
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
@@ -75,14 +73,14 @@ func Wrap(l net.Listener, cfg Config) *Listener {
 	if cfg.Evicted == nil {
 		cfg.Evicted = func() {}
 	}
-	return &Listener{
+	return &LimitedListener{
 		Listener: l, cfg: cfg, closing: make(chan struct{}, maxClosing),
 		addresses: map[netip.Addr]int{}, idle: [2]*list.List{list.New(), list.New()},
 	}
 }
 
 // Accept waits for the next connection within the limits and returns it as a *Conn.
-func (l *Listener) Accept() (net.Conn, error) {
+func (l *LimitedListener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
 		if err != nil {
@@ -100,7 +98,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // Open returns how many connections there are, including the places that TakePlace counts.
-func (l *Listener) Open() int {
+func (l *LimitedListener) Open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.total
@@ -108,7 +106,7 @@ func (l *Listener) Open() int {
 
 // ConnState is the hook for http.Server. conn comes from Accept, or has a method NetConn that leads
 // to such a connection.
-func (l *Listener) ConnState(conn net.Conn, state http.ConnState) {
+func (l *LimitedListener) ConnState(conn net.Conn, state http.ConnState) {
 	c := unwrap(conn)
 	if c == nil {
 		return
@@ -138,7 +136,7 @@ func unwrap(conn net.Conn) *Conn {
 }
 
 // admit registers a connection; it returns nil if there is no room.
-func (l *Listener) admit(tcp *net.TCPConn) *Conn {
+func (l *LimitedListener) admit(tcp *net.TCPConn) *Conn {
 	c := &Conn{TCPConn: tcp, listener: l, address: l.addressOf(tcp)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,7 +151,7 @@ func (l *Listener) admit(tcp *net.TCPConn) *Conn {
 
 // makeRoom reports whether there is room for one more connection from address, and closes an idle
 // one if necessary. The caller holds mu.
-func (l *Listener) makeRoom(address netip.Addr) bool {
+func (l *LimitedListener) makeRoom(address netip.Addr) bool {
 	if address.IsValid() && l.addresses[address] >= l.cfg.MaxPerAddress && !l.evict(address) {
 		return false
 	}
@@ -165,7 +163,7 @@ func (l *Listener) makeRoom(address netip.Addr) bool {
 }
 
 // addressOf returns the address that a connection counts against; the zero Addr for a proxy.
-func (l *Listener) addressOf(conn net.Conn) netip.Addr {
+func (l *LimitedListener) addressOf(conn net.Conn) netip.Addr {
 	peer, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
 		return netip.Addr{}
@@ -185,7 +183,7 @@ func (l *Listener) addressOf(conn net.Conn) netip.Addr {
 
 // evict closes an idle connection from address, or from any address if it is the zero Addr: an
 // unproven one first, then the longest idle. It returns false if none is idle. The caller holds mu.
-func (l *Listener) evict(address netip.Addr) bool {
+func (l *LimitedListener) evict(address netip.Addr) bool {
 	for _, idle := range l.idle {
 		for e := idle.Front(); e != nil; e = e.Next() {
 			c := e.Value.(*Conn)
@@ -201,7 +199,7 @@ func (l *Listener) evict(address netip.Addr) bool {
 }
 
 // refuse sends the refusal to a connection and closes it.
-func (l *Listener) refuse(tcp *net.TCPConn) {
+func (l *LimitedListener) refuse(tcp *net.TCPConn) {
 	defer l.cfg.Refused()
 	now := time.Now()
 	_ = tcp.SetDeadline(now.Add(closeTimeout))
@@ -230,11 +228,11 @@ func (l *Listener) refuse(tcp *net.TCPConn) {
 // closeTimeout bounds how long a refused connection may stay open.
 const closeTimeout = 500 * time.Millisecond
 
-// Conn is a connection that a Listener has accepted.
+// Conn is a connection that a LimitedListener has accepted.
 type Conn struct {
 	*net.TCPConn
 
-	listener *Listener
+	listener *LimitedListener
 	address  netip.Addr // that it counts against; see addressOf
 	proven   atomic.Bool
 
@@ -341,7 +339,7 @@ func (c *Conn) leave() {
 }
 
 // count counts one connection from an address. The caller holds mu.
-func (l *Listener) count(address netip.Addr) {
+func (l *LimitedListener) count(address netip.Addr) {
 	l.total++
 	if address.IsValid() {
 		l.addresses[address]++
@@ -349,7 +347,7 @@ func (l *Listener) count(address netip.Addr) {
 }
 
 // discount undoes the count of one connection from an address. The caller holds mu.
-func (l *Listener) discount(address netip.Addr) {
+func (l *LimitedListener) discount(address netip.Addr) {
 	l.total--
 	if !address.IsValid() {
 		return

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package connlimit
+package listening
 
 // acknowledged is always 0, because this system does not report it. Only finished writes count as
 // progress.

@@ -1,6 +1,4 @@
-// Package tlslisten adds TLS to a listener, with a certificate that is read again when its files
-// change.
-package tlslisten
+package listening
 
 import (
 	"context"
@@ -13,10 +11,10 @@ import (
 // handshakeTimeout bounds a handshake.
 const handshakeTimeout = 10 * time.Second
 
-// Listener accepts connections whose handshake is done, so that their protocol is known. HTTP/2
+// TLSListener accepts connections whose handshake is done, so that their protocol is known. HTTP/2
 // connections come as *tls.Conn, by which net/http recognizes them. HTTP/1.1 connections come as
 // another type, which net/http and wrappers treat like any connection.
-type Listener struct {
+type TLSListener struct {
 	net.Listener
 
 	config   *tls.Config
@@ -31,10 +29,10 @@ type Listener struct {
 // http1Conn hides from net/http that a connection uses TLS.
 type http1Conn struct{ *tls.Conn }
 
-// Wrap adds TLS to a listener. Handshakes run concurrently, so that a slow caller delays nobody.
+// WithTLS adds TLS to a listener. Handshakes run concurrently, so that a slow caller delays nobody.
 // The wrapped listener limits how many there are.
-func Wrap(l net.Listener, c *Certificate) *Listener {
-	wrapped := &Listener{Listener: l, config: c.config(), accepted: make(chan net.Conn), failed: make(chan error)}
+func WithTLS(l net.Listener, c *Certificate) *TLSListener {
+	wrapped := &TLSListener{Listener: l, config: c.config(), accepted: make(chan net.Conn), failed: make(chan error)}
 	wrapped.ctx, wrapped.stop = context.WithCancel(context.Background())
 	wrapped.ended.Go(wrapped.run)
 	return wrapped
@@ -42,7 +40,7 @@ func Wrap(l net.Listener, c *Certificate) *Listener {
 
 // run accepts connections until the listener is closed. It passes errors on to Accept: net/http ends
 // for good, or waits before it calls Accept again, and meanwhile nothing more is accepted here.
-func (l *Listener) run() {
+func (l *TLSListener) run() {
 	for {
 		conn, err := l.Listener.Accept()
 		if err == nil {
@@ -57,7 +55,7 @@ func (l *Listener) run() {
 	}
 }
 
-func (l *Listener) handshake(below net.Conn) {
+func (l *TLSListener) handshake(below net.Conn) {
 	conn := tls.Server(below, l.config)
 	ctx, cancel := context.WithTimeout(l.ctx, handshakeTimeout)
 	defer cancel()
@@ -77,7 +75,7 @@ func (l *Listener) handshake(below net.Conn) {
 }
 
 // Accept waits for the next connection that has completed its handshake.
-func (l *Listener) Accept() (net.Conn, error) {
+func (l *TLSListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.accepted:
 		return conn, nil
@@ -89,13 +87,13 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // Close closes the listener and ends the handshakes in flight.
-func (l *Listener) Close() error {
+func (l *TLSListener) Close() error {
 	l.stop()
 	err := l.Listener.Close()
 	l.ended.Wait()
 	return err
 }
 
-// Refusal returns what a refused caller gets before any handshake: the alert internal_error (RFC
+// TLSRefusal returns what a refused caller gets before any handshake: the alert internal_error (RFC
 // 8446, section 6.2). Clients can name it, while they could not read text.
-func Refusal(string) []byte { return []byte{21, 3, 1, 0, 2, 2, 80} }
+func TLSRefusal(string) []byte { return []byte{21, 3, 1, 0, 2, 2, 80} }

@@ -1,4 +1,4 @@
-package tlslisten
+package listening
 
 import (
 	"crypto/tls"
