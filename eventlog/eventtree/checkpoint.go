@@ -12,7 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
-	"github.com/ledgerfeed/ledgerfeed/internal/tlogcheckpoint"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 )
 
 // State is how far a tree is built.
@@ -32,10 +32,10 @@ func Empty(workspaceID string) State {
 // extension lines are the position of the workspace's log up to which the tree is built, and the
 // log's chain value there.
 func (s *State) Text(origin string) string {
-	c := tlogcheckpoint.Checkpoint{Origin: origin, Tree: tlog.Tree{N: s.Size, Hash: s.Root}, Extensions: []string{
+	c := signingkey.CheckpointText{Origin: origin, Tree: tlog.Tree{N: s.Size, Hash: s.Root}, Extensions: []string{
 		"position " + strconv.FormatInt(s.Position, 10), "chain " + base64.StdEncoding.EncodeToString(s.Chain[:]),
 	}}
-	return c.Text()
+	return c.String()
 }
 
 // Querier is a pool or a connection.

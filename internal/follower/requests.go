@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/tlogcheckpoint"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 )
 
 // found is get, but a 404 is a RefusedError with the detail missing.
@@ -66,7 +66,7 @@ func (c *Client) page(ctx context.Context, q pageQuery) (*page, error) {
 		}
 	}
 	if index := got.header.Get("Event-Index"); index != "" {
-		if p.first, err = tlogcheckpoint.ParseSize(index); err != nil {
+		if p.first, err = signingkey.ParseTreeSize(index); err != nil {
 			return nil, &RefusedError{Path: "/v1/events", Status: got.status, Detail: fmt.Sprintf("Event-Index is %.40q", index)}
 		}
 	}

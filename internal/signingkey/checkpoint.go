@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/tlogcheckpoint"
 )
 
 // Checkpoint is a checkpoint of a feed with a valid signature.
@@ -34,7 +32,7 @@ func (v *Verifiers) openCheckpoint(note []byte, origin string) (*Checkpoint, err
 	if err != nil {
 		return nil, err
 	}
-	said, err := tlogcheckpoint.Parse(checked.Text)
+	said, err := ParseCheckpointText(checked.Text)
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +48,10 @@ func (v *Verifiers) openCheckpoint(note []byte, origin string) (*Checkpoint, err
 	if !isPosition || !isChain {
 		return nil, fmt.Errorf("its lines 4 and 5 are %.60q and %.60q: want position and chain", said.Extensions[0], said.Extensions[1])
 	}
-	if c.Position, err = tlogcheckpoint.ParseSize(position); err != nil {
+	if c.Position, err = ParseTreeSize(position); err != nil {
 		return nil, fmt.Errorf("%.40q is no position", position)
 	}
-	if c.Chain, err = tlogcheckpoint.ParseHash(chain); err != nil {
+	if c.Chain, err = ParseHash(chain); err != nil {
 		return nil, fmt.Errorf("the chain: %w", err)
 	}
 	if empty, _ := tlog.TreeHash(0, nil); c.Tree.N == 0 && c.Tree.Hash != empty {

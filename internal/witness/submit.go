@@ -15,7 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/tlogcheckpoint"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 )
 
 const (
@@ -66,7 +66,7 @@ func Submit(ctx context.Context, s *Submission) (cosigned []byte, at time.Time, 
 	if !found {
 		return nil, at, errors.New("the checkpoint is no signed note")
 	}
-	c, err := tlogcheckpoint.Parse(string(text) + "\n")
+	c, err := signingkey.ParseCheckpointText(string(text) + "\n")
 	if err != nil {
 		return nil, at, err
 	}
@@ -86,7 +86,7 @@ func Submit(ctx context.Context, s *Submission) (cosigned []byte, at time.Time, 
 		case http.StatusOK:
 			return s.add(body)
 		case http.StatusConflict:
-			if old, err = tlogcheckpoint.ParseSize(strings.TrimSuffix(string(body), "\n")); err != nil {
+			if old, err = signingkey.ParseTreeSize(strings.TrimSuffix(string(body), "\n")); err != nil {
 				return nil, at, fmt.Errorf("the witness answered 409, and no size: %w", err)
 			}
 		default:

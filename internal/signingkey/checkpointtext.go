@@ -1,7 +1,4 @@
-// Package tlogcheckpoint reads and writes the text of a checkpoint: a statement of a transparency
-// log's size and root, in the form https://c2sp.org/tlog-checkpoint. Signatures are not part of the
-// text; they belong to the note that has it.
-package tlogcheckpoint
+package signingkey
 
 import (
 	"encoding/base64"
@@ -13,16 +10,17 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Checkpoint is what a checkpoint says.
-type Checkpoint struct {
+// CheckpointText is what a checkpoint says, without its signatures: a statement of a transparency log's
+// size and root, in the form https://c2sp.org/tlog-checkpoint.
+type CheckpointText struct {
 	Origin     string // the log's name, its first line
 	Tree       tlog.Tree
 	Extensions []string // further lines, none of them empty
 }
 
-// Parse reads the text of a checkpoint. Each checkpoint has exactly one text: Parse refuses other
-// forms of the same number or root. The error names the line and the form wanted.
-func Parse(text string) (*Checkpoint, error) {
+// ParseCheckpointText reads the text of a checkpoint. Each checkpoint has exactly one text: other forms
+// of the same number or root are refused. The error names the line and the form wanted.
+func ParseCheckpointText(text string) (*CheckpointText, error) {
 	lines := strings.Split(text, "\n")
 	last := len(lines) - 1
 	if last < 3 || lines[last] != "" {
@@ -34,7 +32,7 @@ func Parse(text string) (*Checkpoint, error) {
 			return nil, fmt.Errorf("line %d of the checkpoint is empty", i+1)
 		}
 	}
-	size, err := ParseSize(lines[1])
+	size, err := ParseTreeSize(lines[1])
 	if err != nil {
 		return nil, fmt.Errorf("line 2 of the checkpoint: %w", err)
 	}
@@ -42,11 +40,11 @@ func Parse(text string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("line 3 of the checkpoint: %w", err)
 	}
-	return &Checkpoint{Origin: lines[0], Tree: tlog.Tree{N: size, Hash: root}, Extensions: lines[3:]}, nil
+	return &CheckpointText{Origin: lines[0], Tree: tlog.Tree{N: size, Hash: root}, Extensions: lines[3:]}, nil
 }
 
-// ParseSize reads the size of a tree: decimal, without leading zeros.
-func ParseSize(text string) (int64, error) {
+// ParseTreeSize reads the size of a tree: decimal, without leading zeros.
+func ParseTreeSize(text string) (int64, error) {
 	size, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || size < 0 || strconv.FormatInt(size, 10) != text {
 		return 0, fmt.Errorf("%.40q is no size of a tree: want a number, 0 or more, without leading zeros", text)
@@ -63,8 +61,8 @@ func ParseHash(text string) (h tlog.Hash, err error) {
 	return tlog.Hash(raw), nil
 }
 
-// Text returns the checkpoint's text.
-func (c *Checkpoint) Text() string {
+// String returns the text, as ParseCheckpointText reads it.
+func (c *CheckpointText) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%d\n%s\n", c.Origin, c.Tree.N, c.Tree.Hash)
 	for _, line := range c.Extensions {

@@ -1,10 +1,10 @@
-package tlogcheckpoint_test
+package signingkey_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/tlogcheckpoint"
+	"github.com/ledgerfeed/ledgerfeed/internal/signingkey"
 )
 
 const root = "CsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I="
@@ -16,12 +16,12 @@ func TestEachCheckpointHasOneText(t *testing.T) {
 		"example.com/log\n0\n" + root + "\n",
 		"api.example.com/acme/events\n20852163\n" + root + "\nposition 90412\nchain " + root + "\n",
 	} {
-		c, err := tlogcheckpoint.Parse(text)
+		c, err := signingkey.ParseCheckpointText(text)
 		if err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
-		if c.Text() != text {
-			t.Errorf("%q is written as %q", text, c.Text())
+		if c.String() != text {
+			t.Errorf("%q is written as %q", text, c.String())
 		}
 	}
 	for _, text := range []string{
@@ -29,17 +29,17 @@ func TestEachCheckpointHasOneText(t *testing.T) {
 		"o\n1 \n" + root + "\n", "o\n9223372036854775808\n" + root + "\n", "o\n1\n" + root[:43] + "\n", "o\n1\n" + strings.Replace(root, "I=", "J=", 1) + "\n",
 		"o\n1\nAAAA\n", "o\n1\n" + root + "\n\nposition 1\n", "o\n1\n" + root + "\r\n",
 	} {
-		if c, err := tlogcheckpoint.Parse(text); err == nil {
+		if c, err := signingkey.ParseCheckpointText(text); err == nil {
 			t.Errorf("%q is read as %+v", text, c)
 		}
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParseCheckpointText(f *testing.F) {
 	f.Add("example.com/log\n7\n" + root + "\nposition 9\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		if c, err := tlogcheckpoint.Parse(text); err == nil && c.Text() != text {
-			t.Errorf("%q is written as %q", text, c.Text())
+		if c, err := signingkey.ParseCheckpointText(text); err == nil && c.String() != text {
+			t.Errorf("%q is written as %q", text, c.String())
 		}
 	})
 }
