@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/repair"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/transfer"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/trigger"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/tryout"
 )
 
 // A test runs the examples through the parser of the command line.
@@ -50,7 +50,7 @@ workspace list, secret-key check and secret-key rotate use all of them in turn.`
 		keyCommand(env),
 		producerCommand(env),
 		webhookCommand(env),
-		trigger.Command(env),
+		tryout.TriggerCommand(env),
 		secretKeyCommand(env),
 		proof.SigningKeyCommand(env),
 		consoleCommand(env),

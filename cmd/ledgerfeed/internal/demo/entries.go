@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/trigger"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/tryout"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	workspaceID   = trigger.DemoWorkspace
+	workspaceID   = tryout.DemoWorkspace
 	workspaceName = "Harbour Lane Agency"
 	seed          = 7
 	years         = 2

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/listen"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/tryout"
 	"github.com/ledgerfeed/ledgerfeed/delivery"
 	"github.com/ledgerfeed/ledgerfeed/delivery/receiver"
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
@@ -36,7 +36,7 @@ func startReceiver(ctx context.Context, env *operate.Env, dir string) (r *webhoo
 		},
 	}
 	own := env.Settings.WebhookCAFile
-	if r.Server, env.Settings.WebhookCAFile, err = listen.Start(ctx, cfg, dir, ""); err != nil {
+	if r.Server, env.Settings.WebhookCAFile, err = tryout.StartReceiver(ctx, cfg, dir, ""); err != nil {
 		return nil, err
 	}
 	if own != "" {
@@ -44,7 +44,7 @@ func startReceiver(ctx context.Context, env *operate.Env, dir string) (r *webhoo
 			return nil, fmt.Errorf("join the receiver's certificate and those of LEDGERFEED_WEBHOOK_CA_FILE: %w", err)
 		}
 	}
-	listen.AllowLoopback(env)
+	tryout.AllowLoopback(env)
 	return r, nil
 }
 

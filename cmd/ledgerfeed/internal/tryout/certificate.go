@@ -1,4 +1,4 @@
-package listen
+package tryout
 
 import (
 	"bytes"
@@ -35,22 +35,22 @@ func keptCertificate(dataDir string, now time.Time) (cert *tls.Certificate, file
 	defer func() { _ = dir.Close() }()
 	file = filepath.Join(dir.Name(), certificateName)
 	if text, err := dir.ReadFile(keyName); err == nil {
-		if cert := usable(text, now); cert != nil {
-			return cert, file, publish(dir, cert)
+		if cert := usableCertificate(text, now); cert != nil {
+			return cert, file, publishCertificate(dir, cert)
 		}
 	}
 	if cert, err = receiver.NewCertificate(now); err != nil {
 		return nil, "", err
 	}
-	text, err := encode(cert)
+	text, err := encodeCertificate(cert)
 	if err == nil {
 		err = dir.WriteFile(keyName, text)
 	}
-	return cert, file, errors.Join(err, publish(dir, cert))
+	return cert, file, errors.Join(err, publishCertificate(dir, cert))
 }
 
-// usable reads a kept certificate; nil: it is damaged, or ends soon.
-func usable(text []byte, now time.Time) *tls.Certificate {
+// usableCertificate reads a kept certificate; nil: it is damaged, or ends soon.
+func usableCertificate(text []byte, now time.Time) *tls.Certificate {
 	cert, err := tls.X509KeyPair(text, text)
 	if err != nil || cert.Leaf == nil || now.Add(leastValid).After(cert.Leaf.NotAfter) || now.Before(cert.Leaf.NotBefore) {
 		return nil
@@ -58,8 +58,8 @@ func usable(text []byte, now time.Time) *tls.Certificate {
 	return &cert
 }
 
-// encode writes a certificate and its key.
-func encode(cert *tls.Certificate) ([]byte, error) {
+// encodeCertificate writes a certificate and its key.
+func encodeCertificate(cert *tls.Certificate) ([]byte, error) {
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
 		return nil, fmt.Errorf("write the receiver's key: %w", err)
@@ -76,7 +76,7 @@ func inPEM(cert *tls.Certificate) []byte {
 // readable is the mode of a file that a service under another account reads.
 const readable = 0o644
 
-func publish(dir *datadir.Dir, cert *tls.Certificate) error {
+func publishCertificate(dir *datadir.Dir, cert *tls.Certificate) error {
 	return errors.Join(dir.WriteFile(certificateName, inPEM(cert)), dir.Chmod(certificateName, readable))
 }
 

@@ -1,6 +1,4 @@
-// Package listen receives webhooks on this machine, for the command webhook
-// listen and for the demo.
-package listen
+package tryout
 
 import (
 	"context"
@@ -21,8 +19,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 )
 
-// flags are the flags of webhook listen.
-type flags struct {
+// listenFlags are the flags of webhook listen.
+type listenFlags struct {
 	port        int
 	secrets     []string
 	certificate string
@@ -31,9 +29,9 @@ type flags struct {
 	events      []string
 }
 
-// Command is ledgerfeed webhook listen.
-func Command(env *operate.Env) *cobra.Command {
-	f := &flags{}
+// ListenCommand is ledgerfeed webhook listen.
+func ListenCommand(env *operate.Env) *cobra.Command {
+	f := &listenFlags{}
 	c := &cobra.Command{
 		Use:   "listen",
 		Short: "Receive webhooks on this machine: check their signatures, print them, forward them",
@@ -72,7 +70,7 @@ a directory that the service can read.`,
 }
 
 // config checks the flags.
-func (f *flags) config(env *operate.Env) (receiver.Config, error) {
+func (f *listenFlags) config(env *operate.Env) (receiver.Config, error) {
 	cfg := receiver.Config{Addr: "127.0.0.1:" + strconv.Itoa(f.port), Out: env.Out, JSON: env.JSON, Brand: env.Settings.Brand, Clock: env.Clock}
 	if f.port < 0 || f.port > 65535 {
 		return cfg, cli.Usagef("--port is %d: want 0 to 65535", f.port)
@@ -102,8 +100,8 @@ func settingsFor(certificate string) string {
 }
 
 // listen receives for a webhook that is added by hand.
-func (f *flags) listen(ctx context.Context, env *operate.Env, cfg receiver.Config) error {
-	l, certificate, err := Start(ctx, cfg, env.Settings.DataDir, f.certificate)
+func (f *listenFlags) listen(ctx context.Context, env *operate.Env, cfg receiver.Config) error {
+	l, certificate, err := StartReceiver(ctx, cfg, env.Settings.DataDir, f.certificate)
 	if err != nil {
 		return err
 	}
@@ -116,7 +114,7 @@ func (f *flags) listen(ctx context.Context, env *operate.Env, cfg receiver.Confi
 }
 
 // listenFor receives for a webhook of its own, which it deletes at the end.
-func (f *flags) listenFor(ctx context.Context, env *operate.Env, cfg receiver.Config) error {
+func (f *listenFlags) listenFor(ctx context.Context, env *operate.Env, cfg receiver.Config) error {
 	AllowLoopback(env)
 	return env.WithDeps(ctx, func(d *operate.Deps) (err error) {
 		store, err := d.WebhooksWithKey(ctx)
@@ -125,7 +123,7 @@ func (f *flags) listenFor(ctx context.Context, env *operate.Env, cfg receiver.Co
 		}
 		var made *delivery.WithSecret
 		cfg.Secrets = func() []string { return []string{made.Secret} } // nothing is served before there is one
-		l, certificate, err := Start(ctx, cfg, env.Settings.DataDir, f.certificate)
+		l, certificate, err := StartReceiver(ctx, cfg, env.Settings.DataDir, f.certificate)
 		if err != nil {
 			return err
 		}
@@ -172,9 +170,9 @@ func AllowLoopback(env *operate.Env) {
 	env.Settings.WebhookAllow = append(env.Settings.WebhookAllow, netip.MustParsePrefix(loopback))
 }
 
-// Start starts a receiver with the certificate of the data directory dir, or with one for a
+// StartReceiver starts a receiver with the certificate of the data directory dir, or with one for a
 // file that everybody may read.
-func Start(ctx context.Context, cfg receiver.Config, dir, file string) (l *receiver.Server, certificate string, err error) {
+func StartReceiver(ctx context.Context, cfg receiver.Config, dir, file string) (l *receiver.Server, certificate string, err error) {
 	certificate = file
 	if file == "" {
 		cfg.Certificate, certificate, err = keptCertificate(dir, cfg.Clock())

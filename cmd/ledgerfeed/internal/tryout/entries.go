@@ -1,4 +1,4 @@
-package trigger
+package tryout
 
 import (
 	"bytes"

@@ -1,6 +1,4 @@
-// Package trigger makes real events of any type in a workspace that is for trying, for
-// people who develop against the API or webhooks.
-package trigger
+package tryout
 
 import (
 	"context"
@@ -35,8 +33,8 @@ type triggered struct {
 	Before      []string `json:"before"` // types of the entries that the event needs
 }
 
-// Command is ledgerfeed trigger.
-func Command(env *operate.Env) *cobra.Command {
+// TriggerCommand is ledgerfeed trigger.
+func TriggerCommand(env *operate.Env) *cobra.Command {
 	var workspace string
 	c := &cobra.Command{
 		Use:   "trigger TYPE",
@@ -45,9 +43,9 @@ func Command(env *operate.Env) *cobra.Command {
 event is in the feed and goes to webhooks like any other. The log keeps everything for
 ever. So the workspace has to be the demo's (` + DemoWorkspace + `) or have an id that begins with "` + testPrefix + `".
 
-Types: ` + strings.Join(types(), ", ") + `.
+Types: ` + strings.Join(eventTypes(), ", ") + `.
 To send a test.ping, use ledgerfeed webhook test.`,
-		ValidArgs: types(),
+		ValidArgs: eventTypes(),
 		Args:      cli.ExactArgs(1),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
 			entries, err := forType(args[0])
@@ -92,8 +90,8 @@ func mustExist(ctx context.Context, d *operate.Deps, workspace string) error {
 	return fmt.Errorf("%w: ledgerfeed workspace create --id %s makes it", err, workspace)
 }
 
-// types are the event types that can be made.
-func types() []string {
+// eventTypes are the event types that can be made.
+func eventTypes() []string {
 	return slices.DeleteFunc(domain.PublicTypes(), func(t string) bool { return t == domain.TypeTestPing })
 }
 
@@ -102,8 +100,8 @@ func forType(name string) (entries, error) {
 	if name == domain.TypeTestPing {
 		return nil, cli.Usagef("a test.ping is sent with ledgerfeed webhook test WEBHOOK")
 	}
-	if !slices.Contains(types(), name) {
-		return nil, cli.Usagef("there is no event type %s: want one of %s%s", name, strings.Join(types(), ", "), texts.DidYouMean(name, types()))
+	if !slices.Contains(eventTypes(), name) {
+		return nil, cli.Usagef("there is no event type %s: want one of %s%s", name, strings.Join(eventTypes(), ", "), texts.DidYouMean(name, eventTypes()))
 	}
 	return leadingTo(name), nil
 }
