@@ -10,7 +10,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/repair"
-	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/status"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/transfer"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/tryout"
 )
@@ -54,7 +53,7 @@ workspace list, secret-key check and secret-key rotate use all of them in turn.`
 		secretKeyCommand(env),
 		proof.SigningKeyCommand(env),
 		consoleCommand(env),
-		operate.OverCells(status.Command(env)),
+		operate.OverCells(doctor.StatusCommand(env)),
 		operate.OverCells(doctor.Command(env)),
 		repair.RebuildCommand(env),
 		operate.OverCells(repair.VerifyCommand(env), "checkpoint"),

@@ -1,5 +1,5 @@
-// Package doctor is ledgerfeed doctor: it looks for what an operator has to do
-// something about, and says what.
+// Package doctor tells operators how the service is: ledgerfeed doctor looks for what they have to do
+// something about, and says what; ledgerfeed status shows how far the read models and webhooks are.
 package doctor
 
 import (

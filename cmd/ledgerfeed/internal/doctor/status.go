@@ -1,8 +1,7 @@
-// Package status has the command that tells how far the read models and webhooks
-// are.
-package status
+package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +23,8 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections/anomaly"
 )
 
-// view is what status prints as JSON.
-type view struct {
+// statusView is what status prints as JSON.
+type statusView struct {
 	Projections []*projections.Status `json:"projections"`
 	Delivery    []dispatch.Lag        `json:"delivery"`               // one for each webhook
 	Relays      []relay.Status        `json:"relays"`                 // one for each that ever ran
@@ -35,8 +34,8 @@ type view struct {
 	Connections *service.ServerUse    `json:"connections"`            // of PostgreSQL, by the processes that serve
 }
 
-// Command is ledgerfeed status.
-func Command(env *operate.Env) *cobra.Command {
+// StatusCommand is ledgerfeed status.
+func StatusCommand(env *operate.Env) *cobra.Command {
 	var (
 		workspace string
 		wait      bool
@@ -66,7 +65,7 @@ ledgerfeed anomaly show has all of them.`,
 				if env.Rules.Version > 0 {
 					s.CompareRules(env.Rules.Version)
 				}
-				v := view{Projections: []*projections.Status{s}, Delivery: []dispatch.Lag{}}
+				v := statusView{Projections: []*projections.Status{s}, Delivery: []dispatch.Lag{}}
 				switch lags, err := dispatch.ReadStatus(ctx, d.Pool, workspace); {
 				case pg.Forbidden(err):
 					v.NotReadable = []string{"webhooks"}
@@ -103,9 +102,9 @@ ledgerfeed anomaly show has all of them.`,
 
 func writeStatus(out io.Writer, s *projections.Status) error {
 	fmt.Fprintf(out, "%s: %d of %s, lag %s and %.1f s, %s %s, %d quarantined\n",
-		s.Name, s.Position, texts.Count(s.Head, "entry", "entries"), texts.Count(s.LagEntries, "entry", "entries"), s.LagSeconds, count(s.Anomalies, s.More), texts.Plural(s.Anomalies, "anomaly", "anomalies"), s.Quarantined)
+		s.Name, s.Position, texts.Count(s.Head, "entry", "entries"), texts.Count(s.LagEntries, "entry", "entries"), s.LagSeconds, anomalyCount(s.Anomalies, s.More), texts.Plural(s.Anomalies, "anomaly", "anomalies"), s.Quarantined)
 	err := cli.Table(out, "WORKSPACE\tPOSITION\tHEAD\tLAG\tSECONDS\tANOMALIES\tSTATE", s.Workspaces, func(w *projections.WorkspaceStatus) string {
-		return fmt.Sprintf("%s\t%d\t%d\t%d\t%.1f\t%s\t%s", w.WorkspaceID, w.Position, w.Head, w.LagEntries, w.LagSeconds, count(int64(len(w.Anomalies)), w.More), workspaceState(w))
+		return fmt.Sprintf("%s\t%d\t%d\t%d\t%.1f\t%s\t%s", w.WorkspaceID, w.Position, w.Head, w.LagEntries, w.LagSeconds, anomalyCount(int64(len(w.Anomalies)), w.More), workspaceState(w))
 	})
 	if err != nil {
 		return err
@@ -128,8 +127,8 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 	return nil
 }
 
-// count is a count of anomalies, of which there may be more than were counted.
-func count(n int64, more bool) string {
+// anomalyCount is a count of anomalies, of which there may be more than were counted.
+func anomalyCount(n int64, more bool) string {
 	if more {
 		return fmt.Sprintf("at least %d", n)
 	}
@@ -154,7 +153,7 @@ func writeAnomalies(out io.Writer, groups []anomaly.Group) error {
 	return err
 }
 
-func writeLags(out io.Writer, v *view) error {
+func writeLags(out io.Writer, v *statusView) error {
 	if len(v.NotReadable) > 0 {
 		_, err := fmt.Fprintf(out, "\nThis account of PostgreSQL may not read %s, which are left out.\n", strings.Join(v.NotReadable, " and "))
 		return err
@@ -208,6 +207,28 @@ func writeStandbys(out io.Writer, is *standby.State) (err error) {
 		_, err = fmt.Fprintf(out, "\nAnswers are not read from the standbys at %s: %s.\n", is.Name, is.Problem)
 	}
 	return err
+}
+
+// writeConnections lists the processes that serve, and what PostgreSQL has left for others.
+func writeConnections(out io.Writer, u *service.ServerUse, pooled bool) error {
+	if len(u.Processes) == 0 {
+		fmt.Fprintln(out, "\nNo process that serves is connected.")
+	} else {
+		err := cli.Table(out, "\nPROCESS\tADDRESS\tCONNECTIONS\tLIMIT\tROLES", u.Processes, func(p *service.Process) string {
+			return fmt.Sprintf("%s\t%s\t%d\t%d\t%s", cmp.Or(p.Mark, "-"), cmp.Or(p.Address, "-"), p.Connections, p.Most, strings.Join(p.Roles, ","))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "PostgreSQL: %d of %d connections %s in use, %s left (%s reserved)\n", u.Used, u.Max, texts.Plural(u.Used, "is", "are"), texts.Count(u.Left, "is", "are"), texts.Count(u.Reserved, "is", "are"))
+	switch {
+	case pooled:
+		fmt.Fprintln(out, "Connections through the pooler are not told apart; a process is seen by the one that it has past it.")
+	case u.Warning != "":
+		fmt.Fprintln(out, "Warning: there are too few for another process: "+u.Warning)
+	}
+	return nil
 }
 
 func workspaceState(w *projections.WorkspaceStatus) string {
