@@ -13,8 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
+	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -365,7 +365,7 @@ func TestRightsOnDeadLetters(t *testing.T) {
 // TestASourceThatIsAway: opening it does not fail, and what cannot be read is said without passwords.
 func TestASourceThatIsAway(t *testing.T) {
 	t.Parallel()
-	stream := testkit.Must(ingest.OpenStream(ingest.StreamConfig{Target: testkit.Must(bus.ParseTarget("nats://u:hunter2@127.0.0.1:1/"))(t), Bus: bus.Config{Name: "test", Logger: testkit.Discard()}}))(t)
+	stream := testkit.Must(ingest.OpenStream(ingest.StreamConfig{Target: testkit.Must(relay.ParseTarget("nats://u:hunter2@127.0.0.1:1/"))(t), Broker: relay.BrokerConfig{Name: "test", Logger: testkit.Discard()}}))(t)
 	outbox := testkit.Must(ingest.OpenOutbox(t.Context(), testkit.Must(ingest.ParseTarget("postgres://u:hunter2@127.0.0.1:1/shop"))(t), testkit.Discard()))(t)
 	another := testkit.Must(ingest.OpenOutbox(t.Context(), testkit.Must(ingest.ParseTarget("mysql://u:hunter2@127.0.0.1:1/crm"))(t), testkit.Discard()))(t)
 	for want, source := range map[string]ingest.Source{"LEDGERFEED/ledgerfeed": stream, "127.0.0.1/shop/watermill_ledgerfeed": outbox, "127.0.0.1:1/crm/watermill_ledgerfeed": another} {

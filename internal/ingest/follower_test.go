@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
@@ -66,7 +65,7 @@ func (r *region) run(do func(context.Context) error) (stop func()) {
 
 func (r *region) relay(c *natscluster.Cluster) (stop func()) {
 	r.t.Helper()
-	publisher := testkit.Must(bus.OpenJetStream(c.URL()+"?replicas=3", bus.Config{Name: "test", Logger: projectionstest.NoLog()}))(r.t)
+	publisher := testkit.Must(relay.OpenJetStream(c.URL()+"?replicas=3", relay.BrokerConfig{Name: "test", Logger: projectionstest.NoLog()}))(r.t)
 	return r.run(testkit.Must(relay.New(relay.Config{
 		Pool: r.pool, Notifier: r.Notifier, Publisher: publisher, Clock: time.Now, Logger: projectionstest.NoLog(), Name: "test", Form: relay.FormEntries,
 		Sweep: 20 * time.Millisecond,
@@ -155,7 +154,7 @@ func TestFollowerWithEntriesOfItsOwn(t *testing.T) {
 	for i, w := range []string{"a", "b"} {
 		home.Append(projectionstest.Generate(t, w, uint64(i), 20))
 	}
-	publisher := testkit.Must(bus.OpenJetStream(c.URL(), bus.Config{Name: "test", Logger: projectionstest.NoLog()}))(t)
+	publisher := testkit.Must(relay.OpenJetStream(c.URL(), relay.BrokerConfig{Name: "test", Logger: projectionstest.NoLog()}))(t)
 	home.run(testkit.Must(relay.New(relay.Config{
 		Pool: home.pool, Notifier: home.Notifier, Publisher: publisher, Clock: time.Now, Logger: projectionstest.NoLog(), Name: "test", Form: relay.FormEntries,
 	}))(t).Run)

@@ -20,9 +20,9 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 )
 
 const (
@@ -828,7 +828,7 @@ var (
 // passwords.
 func CutRules(address string) (Rules, string, error) {
 	r := Rules{Name: "ingest"}
-	rest, err := bus.CutParams(address, map[string]func(string) error{ruleTrust: r.setTrust, ruleWorkspace: r.setWorkspace, ruleToken: r.setToken, ruleName: r.setName})
+	rest, err := relay.CutParams(address, map[string]func(string) error{ruleTrust: r.setTrust, ruleWorkspace: r.setWorkspace, ruleToken: r.setToken, ruleName: r.setName})
 	if err == nil && r.Workspace != "" && r.Token > 0 {
 		err = errRuleBoth
 	}
@@ -877,8 +877,8 @@ var errUntrusted = errors.New("the message has a position or a chain, as a relay
 // place returns the entry's position and chain in the relay's log, as the message gives them; nil:
 // it gives none.
 func (r *Rules) place(m *Message) (*place, error) {
-	position, given := m.Metadata[bus.MetadataPosition]
-	chain, too := m.Metadata[bus.MetadataChain]
+	position, given := m.Metadata[relay.MetadataPosition]
+	chain, too := m.Metadata[relay.MetadataChain]
 	if !given && !too {
 		return nil, nil
 	}

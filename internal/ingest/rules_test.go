@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
+	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
@@ -51,7 +51,7 @@ func forged(t *testing.T, workspaceID, id string, position int64, at time.Time) 
 	d := testkit.Must(domain.DecodeDraft([]byte(line(workspaceID, id))))(t)
 	e := domain.Entry{WorkspaceID: workspaceID, Position: position, ID: id, Type: d.Type, CreatedAt: at, Data: d.Data}
 	chain := e.ChainAfter(domain.Genesis(workspaceID))
-	return strings.TrimSpace(string(e.AppendNDJSON(nil))), map[string]string{bus.MetadataPosition: fmt.Sprint(position), bus.MetadataChain: hex.EncodeToString(chain[:])}
+	return strings.TrimSpace(string(e.AppendNDJSON(nil))), map[string]string{relay.MetadataPosition: fmt.Sprint(position), relay.MetadataChain: hex.EncodeToString(chain[:])}
 }
 
 var farAhead = time.Date(9999, 12, 31, 23, 59, 59, 999e6, time.UTC)
@@ -73,7 +73,7 @@ func TestPositionsOfAnUntrustedSource(t *testing.T) {
 	for name, value := range both {
 		add("only-"+name, line("w", name), map[string]string{name: value})
 	}
-	add("empty", line("w", "empty"), map[string]string{bus.MetadataPosition: "", bus.MetadataChain: ""})
+	add("empty", line("w", "empty"), map[string]string{relay.MetadataPosition: "", relay.MetadataChain: ""})
 	p.publish(true, msg("good", line("w", "good")))
 	n.start(p.source(), nil)
 	n.eventuallyHolds("w", []string{"good"})
@@ -88,7 +88,7 @@ func TestPositionsOfATrustedSource(t *testing.T) {
 	payload, both := forged(t, "w", "future", 1, farAhead)
 	whole, half := msg("whole", payload), msg("half", line("w", "half"))
 	whole.Metadata = both
-	half.Metadata = map[string]string{bus.MetadataPosition: "2"}
+	half.Metadata = map[string]string{relay.MetadataPosition: "2"}
 	p.publish(true, whole, half)
 	n.start(p.source(), nil)
 	n.eventuallyHolds("w", []string{"future"})

@@ -17,9 +17,9 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 )
 
 const (
@@ -51,10 +51,10 @@ const (
 
 // StreamConfig configures a StreamSource.
 type StreamConfig struct {
-	Target *bus.Target // the source reads the messages below its Subject
-	Name   string      // of the source, under which its position is stored
-	Pool   pg.DB       // of the log's database; dead letters do not need it
-	Bus    bus.Config
+	Target *relay.Target // the source reads the messages below its Subject
+	Name   string        // of the source, under which its position is stored
+	Pool   pg.DB         // of the log's database; dead letters do not need it
+	Broker relay.BrokerConfig
 }
 
 // StreamSource is a Source that reads a stream. Its position is in the log's database. A process
@@ -63,7 +63,7 @@ type StreamConfig struct {
 type StreamSource struct {
 	conn     *nats.Conn
 	js       jetstream.JetStream
-	target   *bus.Target
+	target   *relay.Target
 	position position
 
 	reader   jetstream.Consumer        // nil: not made yet
@@ -78,7 +78,7 @@ type StreamSource struct {
 
 // OpenStream prepares to read a stream; it does not wait for the broker.
 func OpenStream(cfg StreamConfig) (*StreamSource, error) {
-	conn, err := bus.Connect(cfg.Target, cfg.Bus)
+	conn, err := relay.Connect(cfg.Target, cfg.Broker)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
+	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
 )
@@ -28,8 +28,8 @@ func broker(t *testing.T) (*natscluster.Cluster, nats.JetStreamContext) {
 func (n *installation) stream(c *natscluster.Cluster, parameters string) ingest.Source {
 	n.t.Helper()
 	return testkit.Must(ingest.OpenStream(ingest.StreamConfig{
-		Target: testkit.Must(bus.ParseTarget(c.URL() + parameters))(n.t), Name: "test", Pool: n.pool,
-		Bus: bus.Config{Name: "test", Logger: n.logged.Logger()},
+		Target: testkit.Must(relay.ParseTarget(c.URL() + parameters))(n.t), Name: "test", Pool: n.pool,
+		Broker: relay.BrokerConfig{Name: "test", Logger: n.logged.Logger()},
 	}))(n.t)
 }
 

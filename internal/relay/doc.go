@@ -1,6 +1,7 @@
 // Package relay sends the log to a message broker: every workspace's entries in order, up to the
 // visible position, at least once. It is a Watermill Router between a consumer of the log and the
-// publisher of a bus.
+// broker's Publisher. The package also opens brokers by their URL, for the relay and for what reads
+// from one.
 //
 // Its promises:
 //

@@ -10,7 +10,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 )
 
 // Form says in which form an entry is sent.
@@ -57,7 +56,7 @@ func CutOptions(address string) (o Options, rest string, err error) {
 			return nil
 		}
 	}
-	rest, err = bus.CutParams(address, set)
+	rest, err = CutParams(address, set)
 	return o, rest, err
 }
 
@@ -131,13 +130,13 @@ func (f *format) message(e *domain.Entry, public string) (*message.Message, erro
 		content = contentCloudEvent
 	}
 	msg := message.NewMessage(e.ID, payload)
-	msg.Metadata.Set(bus.MetadataWorkspaceID, e.WorkspaceID)
-	msg.Metadata.Set(bus.MetadataType, e.Type)
-	msg.Metadata.Set(bus.MetadataPosition, strconv.FormatInt(e.Position, 10))
-	msg.Metadata.Set(bus.MetadataCreatedAt, domain.FormatTime(e.CreatedAt))
-	msg.Metadata.Set(bus.MetadataContentType, content)
+	msg.Metadata.Set(MetadataWorkspaceID, e.WorkspaceID)
+	msg.Metadata.Set(MetadataType, e.Type)
+	msg.Metadata.Set(MetadataPosition, strconv.FormatInt(e.Position, 10))
+	msg.Metadata.Set(MetadataCreatedAt, domain.FormatTime(e.CreatedAt))
+	msg.Metadata.Set(MetadataContentType, content)
 	if f.form == FormEntries {
-		msg.Metadata.Set(bus.MetadataChain, hex.EncodeToString(e.Chain[:]))
+		msg.Metadata.Set(MetadataChain, hex.EncodeToString(e.Chain[:]))
 	}
 	return msg, nil
 }

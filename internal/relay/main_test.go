@@ -15,7 +15,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit/natscluster"
@@ -61,7 +60,7 @@ func setup(t *testing.T, servers int, subjects ...string) *bench {
 // start runs a relay until the test, or what it returns, ends it.
 func (b *bench) start(change ...func(*relay.Config)) (r *relay.Relay, stop func()) {
 	b.t.Helper()
-	publisher := testkit.Must(bus.OpenJetStream(b.cluster.URL(), bus.Config{Name: "test", Logger: b.logged.Logger()}))(b.t)
+	publisher := testkit.Must(relay.OpenJetStream(b.cluster.URL(), relay.BrokerConfig{Name: "test", Logger: b.logged.Logger()}))(b.t)
 	cfg := relay.Config{
 		Pool: b.pool, Notifier: b.notifier, Publisher: publisher, Clock: time.Now, Logger: b.logged.Logger(), Name: "test",
 		Source: "https://api.example.com", Sweep: 20 * time.Millisecond,
@@ -94,7 +93,7 @@ func entries(c *relay.Config) { c.Form = relay.FormEntries }
 func (b *bench) at(parameters string) func(*relay.Config) {
 	return func(c *relay.Config) {
 		testkit.Must(0, c.Publisher.Close())(b.t)
-		c.Publisher = testkit.Must(bus.OpenJetStream(b.cluster.URL()+parameters, bus.Config{Name: "test", Logger: b.logged.Logger()}))(b.t)
+		c.Publisher = testkit.Must(relay.OpenJetStream(b.cluster.URL()+parameters, relay.BrokerConfig{Name: "test", Logger: b.logged.Logger()}))(b.t)
 	}
 }
 
@@ -158,7 +157,7 @@ func (b *bench) read() (map[string][]*nats.Msg, error) {
 		if err != nil {
 			return nil, fmt.Errorf("message %d of %d: %w", n+1, info.State.Msgs, err)
 		}
-		w := msg.Header.Get(bus.MetadataWorkspaceID)
+		w := msg.Header.Get(relay.MetadataWorkspaceID)
 		list[w] = append(list[w], msg)
 	}
 	return list, nil

@@ -16,7 +16,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
@@ -67,7 +66,7 @@ type Config struct {
 	Pool      pg.DB // with PoolSettings; without AuxPool, at least Connections connections
 	AuxPool   pg.DB // see eventlog.SubscriberConfig
 	Notifier  *eventlog.Notifier
-	Publisher bus.Publisher // closed by Run
+	Publisher Publisher // closed by Run
 	Clock     func() time.Time
 	Logger    *slog.Logger
 	Metrics   prometheus.Registerer // nil: none
@@ -83,7 +82,7 @@ type Config struct {
 // Relay sends the log to a broker while it runs. Any number of processes may run a Relay of the
 // same name; they share the workspaces.
 type Relay struct {
-	publisher  bus.Publisher
+	publisher  Publisher
 	format     format
 	consumer   string
 	gate       *gate

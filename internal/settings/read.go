@@ -18,7 +18,6 @@ import (
 	"github.com/caarlos0/env/v11"
 
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
@@ -210,7 +209,7 @@ func isBroker(text string) bool {
 	if err != nil {
 		return false
 	}
-	_, err = bus.ParseTarget(address)
+	_, err = relay.ParseTarget(address)
 	return err == nil
 }
 
@@ -220,7 +219,7 @@ func isSource(text string) bool {
 	if err != nil {
 		return false
 	}
-	_, stream := bus.ParseTarget(address)
+	_, stream := relay.ParseTarget(address)
 	_, table := ingest.ParseTarget(address)
 	return stream == nil || table == nil && rules.Token == 0 // an outbox has no subjects
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
@@ -116,12 +115,12 @@ func follow(ctx context.Context, group *errgroup.Group, home, away *measure.Data
 		pool.Close()
 		return err
 	}
-	target, err := bus.ParseTarget(url)
+	target, err := relay.ParseTarget(url)
 	if err != nil {
 		pool.Close()
 		return err
 	}
-	source, err := ingest.OpenStream(ingest.StreamConfig{Target: target, Name: "bench", Pool: away.Pool, Bus: bus.Config{Name: "ledgerfeed-bench", Logger: measure.NoLogger()}})
+	source, err := ingest.OpenStream(ingest.StreamConfig{Target: target, Name: "bench", Pool: away.Pool, Broker: relay.BrokerConfig{Name: "ledgerfeed-bench", Logger: measure.NoLogger()}})
 	if err != nil {
 		pool.Close()
 		return err

@@ -13,7 +13,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/measure"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed-bench/internal/workload"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
@@ -127,15 +126,15 @@ func messageOf(e *domain.Entry) *message.Message {
 	line := e.AppendNDJSON(nil)
 	msg := message.NewMessage(e.ID, line[:len(line)-1])
 	msg.Metadata = message.Metadata{
-		bus.MetadataWorkspaceID: e.WorkspaceID, bus.MetadataType: e.Type, bus.MetadataPosition: strconv.FormatInt(e.Position, 10),
-		bus.MetadataCreatedAt: domain.FormatTime(e.CreatedAt), bus.MetadataContentType: "application/json", bus.MetadataChain: hex.EncodeToString(e.Chain[:]),
+		relay.MetadataWorkspaceID: e.WorkspaceID, relay.MetadataType: e.Type, relay.MetadataPosition: strconv.FormatInt(e.Position, 10),
+		relay.MetadataCreatedAt: domain.FormatTime(e.CreatedAt), relay.MetadataContentType: "application/json", relay.MetadataChain: hex.EncodeToString(e.Chain[:]),
 	}
 	return msg
 }
 
 // open opens a stream that is made, and waits for it.
-func open(ctx context.Context, url string) (bus.Publisher, error) {
-	publisher, err := bus.OpenJetStream(url, bus.Config{Name: "ledgerfeed-bench", Logger: measure.NoLogger()})
+func open(ctx context.Context, url string) (relay.Publisher, error) {
+	publisher, err := relay.OpenJetStream(url, relay.BrokerConfig{Name: "ledgerfeed-bench", Logger: measure.NoLogger()})
 	if err != nil {
 		return nil, err
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingest"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
+	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
@@ -48,7 +48,7 @@ func OpenSource(ctx context.Context, env *operate.Env, pool pg.DB) (source inges
 	}
 	rules, address, err := ingest.CutRules(env.Settings.IngestURL)
 	if err == nil {
-		source, err = openSource(ctx, address, ingest.StreamConfig{Name: rules.Name, Pool: pool, Bus: bus.Config{Name: "ledgerfeed " + rules.Name, Logger: env.Logger}})
+		source, err = openSource(ctx, address, ingest.StreamConfig{Name: rules.Name, Pool: pool, Broker: relay.BrokerConfig{Name: "ledgerfeed " + rules.Name, Logger: env.Logger}})
 	}
 	if err != nil {
 		return nil, rules, fmt.Errorf("LEDGERFEED_INGEST_URL: %w", err)
@@ -62,10 +62,10 @@ func openSource(ctx context.Context, address string, stream ingest.StreamConfig)
 		if err != nil {
 			return nil, err
 		}
-		return ingest.OpenOutbox(ctx, target, stream.Bus.Logger)
+		return ingest.OpenOutbox(ctx, target, stream.Broker.Logger)
 	}
 	var err error
-	if stream.Target, err = bus.ParseTarget(address); err != nil {
+	if stream.Target, err = relay.ParseTarget(address); err != nil {
 		return nil, err
 	}
 	return ingest.OpenStream(stream)

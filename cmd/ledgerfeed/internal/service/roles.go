@@ -22,7 +22,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/eventlog/eventtree"
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
-	"github.com/ledgerfeed/ledgerfeed/internal/bus"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
@@ -460,7 +459,7 @@ func prepareRelay(s *Service, control *pg.Share) error {
 	if err != nil {
 		return fmt.Errorf("LEDGERFEED_RELAY_URL: %w", err)
 	}
-	publisher, err := bus.OpenJetStream(broker, bus.Config{Name: "ledgerfeed " + o.Name, Logger: s.env.Logger})
+	publisher, err := relay.OpenJetStream(broker, relay.BrokerConfig{Name: "ledgerfeed " + o.Name, Logger: s.env.Logger})
 	if err != nil {
 		return fmt.Errorf("LEDGERFEED_RELAY_URL: %w", err)
 	}

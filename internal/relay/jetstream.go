@@ -1,8 +1,8 @@
-// This file implements a bus on NATS JetStream, with Watermill's publisher for NATS. Subjects hold
+// This file implements a Publisher on NATS JetStream, with Watermill's publisher for NATS. Subjects hold
 // the workspace and the type, and message ids let the server recognise messages that it has already
 // stored.
 
-package bus
+package relay
 
 import (
 	"context"
@@ -52,7 +52,7 @@ type JetStream struct {
 
 // OpenJetStream opens a publisher to a stream. It does not wait for the server: Probe reports one
 // that cannot be reached. The error says what is wrong with the address, without its passwords.
-func OpenJetStream(address string, cfg Config) (Publisher, error) {
+func OpenJetStream(address string, cfg BrokerConfig) (Publisher, error) {
 	target, err := ParseTarget(address)
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func newPublisher(conn *nats.Conn, target *Target) (*JetStream, error) {
 // connection, publishing fails at once instead of buffering: this bounds the memory, and the caller
 // knows what was stored. Refused credentials are retried too, because the server's operator may
 // correct them. Options in more take precedence.
-func Connect(target *Target, cfg Config, more ...nats.Option) (*nats.Conn, error) {
+func Connect(target *Target, cfg BrokerConfig, more ...nats.Option) (*nats.Conn, error) {
 	options := []nats.Option{
 		nats.Name(cfg.Name), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
 		nats.ReconnectBufSize(-1), nats.Timeout(connectTimeout), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsOut),

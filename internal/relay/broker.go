@@ -1,6 +1,4 @@
-// Package bus opens message brokers by their URL. A broker needs a Watermill publisher that can
-// report whether it works. NATS JetStream is the only kind so far.
-package bus
+package relay
 
 import (
 	"context"
@@ -25,7 +23,7 @@ const (
 
 // Publisher publishes messages of workspaces. The topic is the workspace's id, the message's UUID
 // is the entry's id, and the metadata holds at least MetadataType. Each publisher derives the
-// broker's subjects, topics and keys from these in its own way.
+// broker's subjects, topics and keys from these in its own way. NATS JetStream is the only kind so far.
 //
 // Publishing one message returns when the broker has stored it, and gives up after some seconds.
 // Messages of a workspace that are published one after the other are stored in that order. A
@@ -37,8 +35,8 @@ type Publisher interface {
 	Probe(ctx context.Context) error
 }
 
-// Config configures a Publisher.
-type Config struct {
+// BrokerConfig configures the connection to a broker.
+type BrokerConfig struct {
 	Name   string // this program's name, shown in the broker
 	Logger *slog.Logger
 }
