@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
+	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi"
 	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
@@ -39,7 +39,7 @@ type producerView struct {
 	RevokedAt  *string  `json:"revoked_at"`
 }
 
-func viewProducer(r *producer.Record, secret string) producerView {
+func viewProducer(r *ingestapi.KeyRecord, secret string) producerView {
 	state := access.Live
 	if !r.Live() {
 		state = access.Revoked
@@ -52,10 +52,10 @@ func viewProducer(r *producer.Record, secret string) producerView {
 
 // withProducers does the work of a command with the store of producers' keys. Input that the store
 // refuses is wrong usage.
-func withProducers(ctx context.Context, env *operate.Env, work func(*operate.Deps, *producer.Store) error) error {
+func withProducers(ctx context.Context, env *operate.Env, work func(*operate.Deps, *ingestapi.KeyStore) error) error {
 	return env.WithDeps(ctx, func(d *operate.Deps) error {
-		err := work(d, producer.NewStore(producer.StoreConfig{Pool: d.Pool, Format: producer.FormatOf(env.Settings.Brand), Clock: env.Clock}))
-		if _, invalid := errors.AsType[*producer.InvalidError](err); invalid {
+		err := work(d, ingestapi.NewKeyStore(ingestapi.KeyStoreConfig{Pool: d.Pool, Format: ingestapi.KeyFormat(env.Settings.Brand), Clock: env.Clock}))
+		if _, invalid := errors.AsType[*ingestapi.InvalidKeyError](err); invalid {
 			return &cli.UsageError{Err: err}
 		}
 		return err
@@ -72,8 +72,8 @@ func producerCreateCommand(env *operate.Env) *cobra.Command {
 			if workspaces == "" || name == "" {
 				return cli.Usagef("want --workspace and --name")
 			}
-			n := producer.New{Workspaces: splitList(workspaces), Name: name, Types: splitList(types)}
-			return withProducers(ctx, env, func(d *operate.Deps, store *producer.Store) error {
+			n := ingestapi.KeyOptions{Workspaces: splitList(workspaces), Name: name, Types: splitList(types)}
+			return withProducers(ctx, env, func(d *operate.Deps, store *ingestapi.KeyStore) error {
 				if err := sayBrand(ctx, env, d); err != nil {
 					return err
 				}
@@ -102,7 +102,7 @@ func splitList(text string) (list []string) {
 	return list
 }
 
-func printNewProducer(env *operate.Env, r *producer.Record, secret access.Secret) error {
+func printNewProducer(env *operate.Env, r *ingestapi.KeyRecord, secret access.Secret) error {
 	v := viewProducer(r, secret.Reveal())
 	return env.Print(v, env.Line(v.Key, "This key is shown once; keep it where passwords are kept."))
 }
@@ -114,7 +114,7 @@ func producerListCommand(env *operate.Env) *cobra.Command {
 		Short: "List producers' keys, including revoked ones",
 		Args:  cli.ExactArgs(0),
 		RunE: env.RunReading(func(ctx context.Context, _ []string) error {
-			return withProducers(ctx, env, func(_ *operate.Deps, store *producer.Store) error {
+			return withProducers(ctx, env, func(_ *operate.Deps, store *ingestapi.KeyStore) error {
 				list, err := store.List(ctx, workspace)
 				if err != nil {
 					return err
@@ -148,7 +148,7 @@ func producerRotateCommand(env *operate.Env) *cobra.Command {
 		Short: "Give a producer's key a new secret; it is shown once",
 		Args:  cli.ExactArgs(1),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
-			return withProducers(ctx, env, func(_ *operate.Deps, store *producer.Store) error {
+			return withProducers(ctx, env, func(_ *operate.Deps, store *ingestapi.KeyStore) error {
 				r, secret, err := store.Rotate(ctx, args[0], time.Duration(overlap))
 				if err != nil {
 					return err
@@ -167,7 +167,7 @@ func producerRevokeCommand(env *operate.Env) *cobra.Command {
 		Short: "Revoke a producer's key for ever, within a second",
 		Args:  cli.ExactArgs(1),
 		RunE: env.RunReading(func(ctx context.Context, args []string) error {
-			return withProducers(ctx, env, func(_ *operate.Deps, store *producer.Store) error {
+			return withProducers(ctx, env, func(_ *operate.Deps, store *ingestapi.KeyStore) error {
 				r, err := store.Revoke(ctx, args[0])
 				if err != nil {
 					return err

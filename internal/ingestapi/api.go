@@ -17,7 +17,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
@@ -26,8 +25,8 @@ import (
 // Config configures an API. All fields but Metrics are required.
 type Config struct {
 	Log    *eventlog.Log // with a short LockTimeout, and connections of its own
-	Keys   *producer.Directory
-	Format access.Format // from producer.FormatOf
+	Keys   *KeyDirectory
+	Format access.Format // from KeyFormat
 	Logger *slog.Logger
 
 	// InFlight is how many bytes of bodies are under way at the same time. The process needs about
@@ -179,7 +178,7 @@ func methodNotAllowed(w http.ResponseWriter, allowed string) error {
 func (a *API) postEntries(w http.ResponseWriter, r *http.Request) error {
 	key, err := a.cfg.Keys.Authenticate(r.Context(), readapi.KeyOf(r))
 	switch {
-	case errors.Is(err, producer.ErrRefused):
+	case errors.Is(err, ErrKeyRefused):
 		return &problem{Status: http.StatusUnauthorized, Code: codeUnauthorized, Detail: "Send a valid producer's key in the header Authorization: Bearer <KEY>. The key is missing, unknown, revoked or replaced. API keys do not append."}
 	case err != nil:
 		return unavailable(err)

@@ -9,4 +9,12 @@
 //     compressed. What is above a bound is refused at once.
 //   - A key, or a locked workspace, uses a part of the connections to the database. Others go on.
 //   - A key is in no answer, log line or metric.
+//
+// Producers' keys have another form than API keys, so that neither kind opens the other's door. A
+// [KeyStore] makes and changes them, and a [KeyDirectory] checks them:
+//
+//   - A secret leaves the package once, when it is made. The database holds its SHA-256.
+//   - A key that was revoked or rotated is refused by every instance within a second.
+//   - A key that was just made works at once, on every instance.
+//   - Look-ups of invented keys share queries. At most MaxLookUps queries run at a time.
 package ingestapi

@@ -14,7 +14,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
 	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
@@ -47,7 +46,7 @@ type row struct {
 
 // entries are the checked entries of a request.
 type entries struct {
-	key      *producer.Key
+	key      *Key
 	lines    []line
 	drafts   []domain.Draft
 	personal []int // lines with ids that look like people
@@ -55,7 +54,7 @@ type entries struct {
 
 // decode checks all that does not depend on the log. idempotencyKey makes the ids of lines without
 // one; empty: they are faults. The error is a *problem.
-func decode(key *producer.Key, body []byte, idempotencyKey string) (*entries, error) {
+func decode(key *Key, body []byte, idempotencyKey string) (*entries, error) {
 	lines, err := split(body)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/migrations"
 )
@@ -29,7 +28,7 @@ type stand struct {
 	*testing.T
 	pool    testkit.DB
 	log     *eventlog.Log
-	store   *producer.Store
+	store   *KeyStore
 	logged  *testkit.Buffer
 	metrics *prometheus.Registry
 	address string // host:port
@@ -42,14 +41,14 @@ func newStand(t *testing.T, change ...func(*http.Server)) *stand {
 	pool := testkit.Must(pgxpool.NewWithConfig(context.Background(), cfg))(t)
 	t.Cleanup(pool.Close)
 	s := &stand{T: t, pool: pool, logged: &testkit.Buffer{}, metrics: prometheus.NewRegistry()}
-	format := producer.FormatOf(brand.Brand{})
+	format := KeyFormat(brand.Brand{})
 	s.log = testkit.Must(eventlog.New(eventlog.Config{Pool: pool, Clock: time.Now}))(t)
-	s.store = producer.NewStore(producer.StoreConfig{Pool: pool, Format: format, Clock: time.Now})
+	s.store = NewKeyStore(KeyStoreConfig{Pool: pool, Format: format, Clock: time.Now})
 	for _, w := range []string{"acme", "globex"} {
 		testkit.Must(pool.Exec(t.Context(), `SELECT workspace_create($1, $1, now())`, w))(t)
 	}
 	api := testkit.Must(New(Config{
-		Log: s.log, Keys: testkit.Must(producer.NewDirectory(pool, format, time.Now))(t), Format: format, Logger: s.logged.Logger(),
+		Log: s.log, Keys: testkit.Must(NewKeyDirectory(pool, format, time.Now))(t), Format: format, Logger: s.logged.Logger(),
 		InFlight: 4 * MaxBody, Connections: 8, Metrics: s.metrics,
 	}))(t)
 	if err := api.Probe(t.Context()); err != nil {
@@ -70,7 +69,7 @@ func newStand(t *testing.T, change ...func(*http.Server)) *stand {
 // key makes a producer's key.
 func (s *stand) key(workspaces string, types ...string) string {
 	s.Helper()
-	_, secret, err := s.store.Create(s.Context(), producer.New{Workspaces: strings.Split(workspaces, ","), Name: "test", Types: types})
+	_, secret, err := s.store.Create(s.Context(), KeyOptions{Workspaces: strings.Split(workspaces, ","), Name: "test", Types: types})
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
 )
 
 // TestARepeatAppendsOnce: however requests are written, compressed, repeated and mixed, each entry is in
@@ -90,7 +88,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(body), "k")
 		f.Add([]byte(body), "")
 	}
-	key := &producer.Key{ID: "producer_1", Workspaces: []string{"acme"}, Types: []string{"invoice.sent"}}
+	key := &Key{ID: "producer_1", Workspaces: []string{"acme"}, Types: []string{"invoice.sent"}}
 	f.Fuzz(func(t *testing.T, body []byte, idempotencyKey string) {
 		e, err := decode(key, body, idempotencyKey)
 		if err != nil {

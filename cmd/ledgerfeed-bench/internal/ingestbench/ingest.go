@@ -22,7 +22,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
 )
 
 // Benchmark measures appending over HTTP.
@@ -62,7 +61,7 @@ func benchHTTP(ctx context.Context, db *measure.Database) (err error) {
 	if r.drafts, err = workload.Samples(20_000); err != nil {
 		return err
 	}
-	_, secret, err := producer.NewStore(producer.StoreConfig{Pool: db.Pool, Format: producer.FormatOf(brand.Brand{}), Clock: time.Now}).Create(ctx, producer.New{Workspaces: []string{workspace}, Name: "benchmark"})
+	_, secret, err := ingestapi.NewKeyStore(ingestapi.KeyStoreConfig{Pool: db.Pool, Format: ingestapi.KeyFormat(brand.Brand{}), Clock: time.Now}).Create(ctx, ingestapi.KeyOptions{Workspaces: []string{workspace}, Name: "benchmark"})
 	if err != nil {
 		return fmt.Errorf("cannot make a producer's key: %w", err)
 	}

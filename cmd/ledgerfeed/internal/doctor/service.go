@@ -21,7 +21,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/dispatch"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/domain"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
+	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/relay"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
@@ -355,7 +355,7 @@ func checkAPIKeys(ctx context.Context, x *examination) ([]Finding, error) {
 
 // checkProducers looks at the keys of producers, which have a row in each of their workspaces.
 func checkProducers(ctx context.Context, x *examination) ([]Finding, error) {
-	return checkBrand(ctx, x, producer.Lead+"_", "ledgerfeed producer list", `
+	return checkBrand(ctx, x, ingestapi.KeyLead+"_", "ledgerfeed producer list", `
 		SELECT min(s.prefix) AS prefix FROM producer p JOIN producer_secret s USING (workspace_id, producer_id)
 		 WHERE p.revoked_at IS NULL AND (s.ends_at IS NULL OR s.ends_at > $1) GROUP BY s.hash`)
 }

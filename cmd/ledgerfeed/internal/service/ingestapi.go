@@ -6,7 +6,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
@@ -25,8 +24,8 @@ func prepareIngestAPI(ctx context.Context, s *Service) error {
 	if err != nil {
 		return err
 	}
-	format := producer.FormatOf(set.Brand)
-	keys, err := producer.NewDirectory(s.shared, format, s.env.Clock)
+	format := ingestapi.KeyFormat(set.Brand)
+	keys, err := ingestapi.NewKeyDirectory(s.shared, format, s.env.Clock)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package producer_test
+package ingestapi_test
 
 import (
 	"crypto/sha256"
@@ -14,13 +14,10 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
-	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi/producer"
+	"github.com/ledgerfeed/ledgerfeed/internal/ingestapi"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
-	"github.com/ledgerfeed/ledgerfeed/migrations"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
-
-func TestMain(m *testing.M) { testkit.MainAs(m, migrations.Up, migrations.ApplyGrants) }
 
 var start = time.Date(2026, 10, 2, 9, 15, 30, 0, time.UTC)
 
@@ -29,20 +26,20 @@ type bundle struct {
 	*testing.T
 	pool      testkit.DB
 	clock     *testkit.Clock
-	store     *producer.Store
-	directory *producer.Directory
+	store     *ingestapi.KeyStore
+	directory *ingestapi.KeyDirectory
 }
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{T: t, pool: testkit.Pool(t), clock: testkit.NewClock(start)}
 	testkit.Must(b.pool.Exec(t.Context(), `INSERT INTO workspace (workspace_id, name, created_at) VALUES ('acme', 'Acme Inc.', $1), ('globex', 'Globex', $1)`, start))(t)
-	b.store = producer.NewStore(producer.StoreConfig{Pool: b.pool, Format: producer.FormatOf(brand.Brand{}), Clock: b.clock.Now})
-	b.directory = testkit.Must(producer.NewDirectory(b.pool, producer.FormatOf(brand.Brand{}), b.clock.Now))(t)
+	b.store = ingestapi.NewKeyStore(ingestapi.KeyStoreConfig{Pool: b.pool, Format: ingestapi.KeyFormat(brand.Brand{}), Clock: b.clock.Now})
+	b.directory = testkit.Must(ingestapi.NewKeyDirectory(b.pool, ingestapi.KeyFormat(brand.Brand{}), b.clock.Now))(t)
 	return b
 }
 
-func (b *bundle) create(n producer.New) (*producer.Record, string) {
+func (b *bundle) create(n ingestapi.KeyOptions) (*ingestapi.KeyRecord, string) {
 	b.Helper()
 	r, secret, err := b.store.Create(b.Context(), n)
 	if err != nil {
@@ -55,7 +52,7 @@ func (b *bundle) create(n producer.New) (*producer.Record, string) {
 func (b *bundle) opens(text string) bool {
 	b.Helper()
 	_, err := b.directory.Authenticate(b.Context(), text)
-	if err != nil && !errors.Is(err, producer.ErrRefused) {
+	if err != nil && !errors.Is(err, ingestapi.ErrKeyRefused) {
 		b.Fatal(err)
 	}
 	return err == nil
@@ -65,7 +62,7 @@ func (b *bundle) opens(text string) bool {
 func TestTheLifeOfAKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	r, first := b.create(producer.New{Workspaces: []string{"globex", "acme", "acme"}, Name: "shop", Types: []string{"invoice.sent", "client.recorded"}})
+	r, first := b.create(ingestapi.KeyOptions{Workspaces: []string{"globex", "acme", "acme"}, Name: "shop", Types: []string{"invoice.sent", "client.recorded"}})
 	k := testkit.Must(b.directory.Authenticate(t.Context(), first))(t)
 	if k.ID != r.ID || k.Name != "shop" || !slices.Equal(k.Workspaces, []string{"acme", "globex"}) || !strings.HasPrefix(first, k.Prefix+"_") {
 		t.Errorf("%+v of %+v", k, r)
@@ -112,7 +109,7 @@ func TestTheLifeOfAKey(t *testing.T) {
 	if revoked.Live() || !again.RevokedAt.Equal(revoked.RevokedAt) {
 		t.Errorf("revoked %v, then %v", revoked.RevokedAt, again.RevokedAt)
 	}
-	if _, _, err := b.store.Rotate(t.Context(), r.ID, 0); !is[*producer.RevokedError](err) {
+	if _, _, err := b.store.Rotate(t.Context(), r.ID, 0); !is[*ingestapi.RevokedKeyError](err) {
 		t.Error(err)
 	}
 	list := testkit.Must(b.store.List(t.Context(), "acme"))(t)
@@ -134,20 +131,20 @@ func is[E error](err error) bool {
 func TestWhatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, _, err := b.store.Create(t.Context(), producer.New{Types: []string{"invoice.send"}})
+	_, _, err := b.store.Create(t.Context(), ingestapi.KeyOptions{Types: []string{"invoice.send"}})
 	for _, want := range []string{"workspace: want", "name: must not be empty", `types: there is no entry type "invoice.send"`, "invoice.sent"} {
 		if !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if _, _, err := b.store.Create(t.Context(), producer.New{Workspaces: []string{"acme", "acne"}, Name: "x"}); !is[*domain.UnknownWorkspaceError](err) {
+	if _, _, err := b.store.Create(t.Context(), ingestapi.KeyOptions{Workspaces: []string{"acme", "acne"}, Name: "x"}); !is[*domain.UnknownWorkspaceError](err) {
 		t.Error(err)
 	}
-	if _, _, err := b.store.Rotate(t.Context(), "producer_x", 25*time.Hour); !is[*producer.InvalidError](err) {
+	if _, _, err := b.store.Rotate(t.Context(), "producer_x", 25*time.Hour); !is[*ingestapi.InvalidKeyError](err) {
 		t.Error(err)
 	}
-	_, text := b.create(producer.New{Workspaces: []string{"acme"}, Name: "x"})
-	if _, err := b.store.Revoke(t.Context(), text); !is[*producer.UnknownError](err) || strings.Contains(err.Error(), text) {
+	_, text := b.create(ingestapi.KeyOptions{Workspaces: []string{"acme"}, Name: "x"})
+	if _, err := b.store.Revoke(t.Context(), text); !is[*ingestapi.UnknownKeyError](err) || strings.Contains(err.Error(), text) {
 		t.Error(err)
 	}
 	if _, err := b.store.List(t.Context(), "acne"); !is[*domain.UnknownWorkspaceError](err) {
@@ -162,7 +159,7 @@ func TestWhatCannotBeMade(t *testing.T) {
 func TestOnlyAHashIsStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, text := b.create(producer.New{Workspaces: []string{"acme"}, Name: "x"})
+	_, text := b.create(ingestapi.KeyOptions{Workspaces: []string{"acme"}, Name: "x"})
 	var everything string
 	var stored []byte
 	err := b.pool.QueryRow(t.Context(), `SELECT (SELECT json_agg(p)::text FROM producer p) || (SELECT json_agg(s)::text FROM producer_secret s) || (SELECT json_agg(a)::text FROM console_audit a), (SELECT hash FROM producer_secret)`).Scan(&everything, &stored)
@@ -183,7 +180,7 @@ func TestTheKindsOfKeysAreApart(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"SERVICE", "producer", "producer-2", "a"} {
 		named := testkit.Must(brand.Parse(name))(t)
-		api, producers := access.NewFormat(named), producer.FormatOf(named)
+		api, producers := access.NewFormat(named), ingestapi.KeyFormat(named)
 		rapid.Check(t, func(r *rapid.T) {
 			random := strings.NewReader(string(rapid.SliceOfN(rapid.Byte(), 400, 400).Draw(r, "random")))
 			key, err := api.Generate(random)
@@ -222,8 +219,8 @@ func TestTheKindsOfKeysAreApart(t *testing.T) {
 func TestWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, known := b.create(producer.New{Workspaces: []string{"acme"}, Name: "x"})
-	_, other := b.create(producer.New{Workspaces: []string{"acme"}, Name: "y"})
+	_, known := b.create(ingestapi.KeyOptions{Workspaces: []string{"acme"}, Name: "x"})
+	_, other := b.create(ingestapi.KeyOptions{Workspaces: []string{"acme"}, Name: "y"})
 	if !b.opens(known) {
 		t.Fatal("the key does not work")
 	}
@@ -231,14 +228,14 @@ func TestWithoutADatabase(t *testing.T) {
 	if !b.opens(known) {
 		t.Error("a key that was just found does not work")
 	}
-	if _, err := b.directory.Authenticate(t.Context(), other); !errors.Is(err, producer.ErrUnavailable) {
+	if _, err := b.directory.Authenticate(t.Context(), other); !errors.Is(err, ingestapi.ErrKeysUnavailable) {
 		t.Error(err)
 	}
 	if err := b.directory.Probe(t.Context()); err == nil {
 		t.Error("the probe finds nothing wrong")
 	}
 	b.clock.Advance(time.Second)
-	if _, err := b.directory.Authenticate(t.Context(), known); !errors.Is(err, producer.ErrUnavailable) {
+	if _, err := b.directory.Authenticate(t.Context(), known); !errors.Is(err, ingestapi.ErrKeysUnavailable) {
 		t.Error(err)
 	}
 	if b.opens("producer_service_nonsense") || b.opens("") {

@@ -1,4 +1,4 @@
-package producer
+package ingestapi
 
 import (
 	"context"
@@ -20,37 +20,37 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 )
 
-// StoreConfig is what a Store needs.
-type StoreConfig struct {
+// KeyStoreConfig is what a KeyStore needs.
+type KeyStoreConfig struct {
 	Pool   pg.DB
-	Format access.Format // from FormatOf
+	Format access.Format // from KeyFormat
 	Clock  func() time.Time
 }
 
-// Store makes and changes keys. Each change is one transaction, which also adds a line to the audit
-// trail of each of the key's workspaces.
-type Store struct{ cfg StoreConfig }
+// KeyStore makes and changes keys. Each change is one transaction, which also adds a line to the
+// audit trail of each of the key's workspaces.
+type KeyStore struct{ cfg KeyStoreConfig }
 
-// NewStore makes a Store.
-func NewStore(cfg StoreConfig) *Store { return &Store{cfg: cfg} }
+// NewKeyStore makes a KeyStore.
+func NewKeyStore(cfg KeyStoreConfig) *KeyStore { return &KeyStore{cfg: cfg} }
 
-func (s *Store) now() time.Time { return s.cfg.Clock().UTC().Truncate(time.Microsecond) }
+func (s *KeyStore) now() time.Time { return s.cfg.Clock().UTC().Truncate(time.Microsecond) }
 
-// New is what a new key is made from.
-type New struct {
+// KeyOptions is what a new key is made from.
+type KeyOptions struct {
 	Workspaces []string // one or more, which exist
 	Name       string   // 1 to 100 characters
 	Types      []string // entry types; empty: all
 }
 
-// validate reports all mistakes at once, each as an *InvalidError.
-func (n *New) validate() error {
+// validate reports all mistakes at once, each as an *InvalidKeyError.
+func (n *KeyOptions) validate() error {
 	var errs []error
-	if len(n.Workspaces) == 0 || len(n.Workspaces) > MaxWorkspaces || slices.Contains(n.Workspaces, "") {
-		errs = append(errs, &InvalidError{"workspace", fmt.Sprintf("want 1 to %d ids of workspaces", MaxWorkspaces)})
+	if len(n.Workspaces) == 0 || len(n.Workspaces) > MaxKeyWorkspaces || slices.Contains(n.Workspaces, "") {
+		errs = append(errs, &InvalidKeyError{"workspace", fmt.Sprintf("want 1 to %d ids of workspaces", MaxKeyWorkspaces)})
 	}
 	if invalid, is := errors.AsType[*access.InvalidError](access.CheckName(n.Name)); is {
-		errs = append(errs, &InvalidError{invalid.Field, invalid.Problem})
+		errs = append(errs, &InvalidKeyError{invalid.Field, invalid.Problem})
 	}
 	var known []string
 	for _, t := range domain.EntryTypes() {
@@ -58,15 +58,15 @@ func (n *New) validate() error {
 	}
 	for _, t := range n.Types {
 		if !slices.Contains(known, t) {
-			errs = append(errs, &InvalidError{"types", fmt.Sprintf("there is no entry type %q: ledgerfeed types lists all%s", t, texts.DidYouMean(t, known))})
+			errs = append(errs, &InvalidKeyError{"types", fmt.Sprintf("there is no entry type %q: ledgerfeed types lists all%s", t, texts.DidYouMean(t, known))})
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // Create makes a key and returns its secret, which cannot be read again. Errors: one or more joined
-// *InvalidError; *domain.UnknownWorkspaceError; *eventlog.MovedError.
-func (s *Store) Create(ctx context.Context, n New) (*Record, access.Secret, error) {
+// *InvalidKeyError; *domain.UnknownWorkspaceError; *eventlog.MovedError.
+func (s *KeyStore) Create(ctx context.Context, n KeyOptions) (*KeyRecord, access.Secret, error) {
 	if err := n.validate(); err != nil {
 		return nil, access.Secret{}, err
 	}
@@ -78,13 +78,13 @@ func (s *Store) Create(ctx context.Context, n New) (*Record, access.Secret, erro
 	if err != nil {
 		return nil, access.Secret{}, fmt.Errorf("make an id: %w", err)
 	}
-	r := &Record{CreatedAt: s.now(), Key: Key{ID: idPrefix + id.String(), Name: n.Name, Prefix: secret.Prefix(), Workspaces: sorted(n.Workspaces)}}
+	r := &KeyRecord{CreatedAt: s.now(), Key: Key{ID: idPrefix + id.String(), Name: n.Name, Prefix: secret.Prefix(), Workspaces: sorted(n.Workspaces)}}
 	if len(n.Types) > 0 {
 		r.Types = sorted(n.Types)
 	}
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
 		for _, w := range r.Workspaces {
-			if err := insert(ctx, tx, r, w); err != nil {
+			if err := insertKey(ctx, tx, r, w); err != nil {
 				return err
 			}
 		}
@@ -109,7 +109,7 @@ func (k *Key) TypesText() string {
 	return strings.Join(k.Types, ", ")
 }
 
-func insert(ctx context.Context, tx pgx.Tx, r *Record, workspaceID string) error {
+func insertKey(ctx context.Context, tx pgx.Tx, r *KeyRecord, workspaceID string) error {
 	if err := eventlog.MayChange(ctx, tx, workspaceID, false); err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func insert(ctx context.Context, tx pgx.Tx, r *Record, workspaceID string) error
 	return nil
 }
 
-func insertSecret(ctx context.Context, tx pgx.Tx, r *Record, secret access.Secret, now time.Time) error {
+func insertSecret(ctx context.Context, tx pgx.Tx, r *KeyRecord, secret access.Secret, now time.Time) error {
 	hash := secret.Hash()
 	_, err := tx.Exec(ctx, `
 		INSERT INTO producer_secret (workspace_id, producer_id, hash, prefix, created_at)
@@ -138,7 +138,7 @@ func insertSecret(ctx context.Context, tx pgx.Tx, r *Record, secret access.Secre
 	return nil
 }
 
-func (s *Store) note(ctx context.Context, tx pgx.Tx, action audit.Action, r *Record, at time.Time, detail string) error {
+func (s *KeyStore) note(ctx context.Context, tx pgx.Tx, action audit.Action, r *KeyRecord, at time.Time, detail string) error {
 	for _, w := range r.Workspaces {
 		if err := audit.Add(ctx, tx, at, audit.Change{WorkspaceID: w, Action: action, ObjectID: r.ID, ObjectName: r.Name, Detail: detail}); err != nil {
 			return err
@@ -149,17 +149,17 @@ func (s *Store) note(ctx context.Context, tx pgx.Tx, action audit.Action, r *Rec
 
 // Rotate gives a key a new secret and returns it; the secret cannot be read again. Its earlier
 // secrets end after overlap (0 to access.MaxOverlap), or sooner if an earlier rotation said so.
-// Errors: *InvalidError, *UnknownError, *RevokedError, *eventlog.MovedError.
-func (s *Store) Rotate(ctx context.Context, id string, overlap time.Duration) (*Record, access.Secret, error) {
+// Errors: *InvalidKeyError, *UnknownKeyError, *RevokedKeyError, *eventlog.MovedError.
+func (s *KeyStore) Rotate(ctx context.Context, id string, overlap time.Duration) (*KeyRecord, access.Secret, error) {
 	if overlap < 0 || overlap > access.MaxOverlap {
-		return nil, access.Secret{}, &InvalidError{"overlap", "must be 0 to 24 hours"}
+		return nil, access.Secret{}, &InvalidKeyError{"overlap", "must be 0 to 24 hours"}
 	}
 	secret, err := s.cfg.Format.Generate(rand.Reader)
 	if err != nil {
 		return nil, access.Secret{}, err
 	}
 	now := s.now()
-	r, err := s.change(ctx, id, func(tx pgx.Tx, r *Record) error {
+	r, err := s.change(ctx, id, func(tx pgx.Tx, r *KeyRecord) error {
 		// Deleted at once, not at a time that the clocks of instances could disagree about.
 		_, err := tx.Exec(ctx, `DELETE FROM producer_secret WHERE workspace_id = ANY ($1) AND producer_id = $2 AND ($4 OR ends_at <= $3)`, r.Workspaces, id, now, overlap == 0)
 		if err == nil {
@@ -185,26 +185,26 @@ func (s *Store) Rotate(ctx context.Context, id string, overlap time.Duration) (*
 }
 
 // Revoke ends a key for good. Revoking it again is no error; its first time stays. Errors:
-// *UnknownError, *eventlog.MovedError.
-func (s *Store) Revoke(ctx context.Context, id string) (*Record, error) {
+// *UnknownKeyError, *eventlog.MovedError.
+func (s *KeyStore) Revoke(ctx context.Context, id string) (*KeyRecord, error) {
 	now := s.now()
-	r, err := s.change(ctx, id, func(tx pgx.Tx, r *Record) error {
+	r, err := s.change(ctx, id, func(tx pgx.Tx, r *KeyRecord) error {
 		if _, err := tx.Exec(ctx, `UPDATE producer SET revoked_at = $3 WHERE workspace_id = ANY ($1) AND producer_id = $2`, r.Workspaces, id, now); err != nil {
 			return fmt.Errorf("revoke the key of %s: %w", id, err)
 		}
 		r.RevokedAt = now
 		return s.note(ctx, tx, audit.ProducerRevoke, r, now, "")
 	})
-	if _, revoked := errors.AsType[*RevokedError](err); revoked {
-		return get(ctx, s.cfg.Pool, id)
+	if _, revoked := errors.AsType[*RevokedKeyError](err); revoked {
+		return getKey(ctx, s.cfg.Pool, id)
 	}
 	return r, err
 }
 
 // change locks a live key and changes it.
-func (s *Store) change(ctx context.Context, id string, do func(pgx.Tx, *Record) error) (r *Record, err error) {
+func (s *KeyStore) change(ctx context.Context, id string, do func(pgx.Tx, *KeyRecord) error) (r *KeyRecord, err error) {
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
-		if r, err = get(ctx, tx, id); err != nil {
+		if r, err = getKey(ctx, tx, id); err != nil {
 			return err
 		}
 		for _, w := range r.Workspaces {
@@ -216,28 +216,28 @@ func (s *Store) change(ctx context.Context, id string, do func(pgx.Tx, *Record) 
 		if _, err := tx.Exec(ctx, lock, r.Workspaces, id); err != nil {
 			return fmt.Errorf("lock the key of %s: %w", id, err)
 		}
-		if r, err = get(ctx, tx, id); err != nil {
+		if r, err = getKey(ctx, tx, id); err != nil {
 			return err
 		}
 		if !r.Live() {
-			return &RevokedError{id}
+			return &RevokedKeyError{id}
 		}
 		return do(tx, r)
 	})
 	return r, err
 }
 
-func (s *Store) inTx(ctx context.Context, do func(pgx.Tx) error) error {
+func (s *KeyStore) inTx(ctx context.Context, do func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, s.cfg.Pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, do)
 }
 
 // List returns the keys of a workspace, or of all workspaces if it is empty, including revoked ones,
 // in the order of creation. Errors: *domain.UnknownWorkspaceError.
-func (s *Store) List(ctx context.Context, workspaceID string) ([]*Record, error) {
+func (s *KeyStore) List(ctx context.Context, workspaceID string) ([]*KeyRecord, error) {
 	if workspaceID == "" {
-		return query(ctx, s.cfg.Pool, `true`)
+		return queryKeys(ctx, s.cfg.Pool, `true`)
 	}
-	list, err := query(ctx, s.cfg.Pool, `p.producer_id IN (SELECT o.producer_id FROM producer o WHERE o.workspace_id = $1)`, workspaceID)
+	list, err := queryKeys(ctx, s.cfg.Pool, `p.producer_id IN (SELECT o.producer_id FROM producer o WHERE o.workspace_id = $1)`, workspaceID)
 	if err != nil || len(list) > 0 {
 		return list, err
 	}
@@ -251,22 +251,22 @@ func (s *Store) List(ctx context.Context, workspaceID string) ([]*Record, error)
 	return list, nil
 }
 
-func get(ctx context.Context, db pg.Querier, id string) (*Record, error) {
-	list, err := query(ctx, db, `p.producer_id = $1`, id)
+func getKey(ctx context.Context, db pg.Querier, id string) (*KeyRecord, error) {
+	list, err := queryKeys(ctx, db, `p.producer_id = $1`, id)
 	if err != nil {
 		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, &UnknownError{id}
+		return nil, &UnknownKeyError{id}
 	}
 	return list[0], nil
 }
 
-// query reads keys with the prefixes of their newest secrets.
-func query(ctx context.Context, db pg.Querier, where string, args ...any) ([]*Record, error) {
+// queryKeys reads keys with the prefixes of their newest secrets.
+func queryKeys(ctx context.Context, db pg.Querier, where string, args ...any) ([]*KeyRecord, error) {
 	var (
-		list    = []*Record{}
-		r       Record
+		list    = []*KeyRecord{}
+		r       KeyRecord
 		revoked *time.Time
 	)
 	err := pg.ForEach(ctx, db, `
