@@ -11,7 +11,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/openapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
-	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
 // API answers requests; it is an http.Handler for a server made by NewServer.
@@ -28,7 +27,7 @@ type API struct {
 	tags     *tagger
 	source   *source // reads Config.Pool
 	copy     *source // reads Config.Copy; nil: there is none
-	places   *wholelist.Places
+	places   *answer.ListPlaces
 	cache    *answerCache
 	waits    *waits
 	metrics  *metrics
@@ -62,7 +61,7 @@ func New(cfg Config) (*API, error) {
 	}
 	source := newSource(&cfg, cfg.Pool, cfg.WholeLists.Pool, cfg.Feed, cfg.Timeout)
 	waits := newWaits(&cfg)
-	places := wholelist.NewPlaces(cfg.WholeLists.Most, cfg.WholeLists.MostOfWorkspace, cfg.WholeLists.Keep)
+	places := answer.NewListPlaces(cfg.WholeLists.Most, cfg.WholeLists.MostOfWorkspace, cfg.WholeLists.Keep)
 	metrics, err := newMetrics(cfg.Metrics, source.shares, places, waits)
 	if err != nil {
 		return nil, err

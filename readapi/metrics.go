@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/tracing"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/requestlog"
-	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
 // metrics are the API's metrics. Every label value comes from a fixed list, never from
@@ -43,7 +43,7 @@ const (
 	endedRefused = "refused" // too many requests wait already
 )
 
-func newMetrics(register prometheus.Registerer, pages *shares, places *wholelist.Places, waits *waits) (*metrics, error) {
+func newMetrics(register prometheus.Registerer, pages *shares, places *answer.ListPlaces, waits *waits) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ledgerfeed_api_requests_total", Help: "Requests by route and status.",
@@ -95,7 +95,7 @@ func newMetrics(register prometheus.Registerer, pages *shares, places *wholelist
 	waited := prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "ledgerfeed_api_page_wait_seconds_total", Help: "How long requests waited because all connections that read pages were in use, including requests that gave up, and not because their workspace used its share.",
 	}, func() float64 { return time.Duration(pages.waited.Load()).Seconds() })
-	for _, full := range []wholelist.Full{wholelist.FullWorkspace, wholelist.FullProcess} {
+	for _, full := range []answer.Full{answer.FullWorkspace, answer.FullProcess} {
 		m.noPlace.WithLabelValues(fullLabel(full))
 	}
 	for _, found := range []string{"current", "outdated", "none"} {
@@ -137,12 +137,12 @@ func (m *metrics) observe(ctx context.Context, r *requestlog.Record) {
 }
 
 // wholeListFull counts a whole list for which there was no place.
-func (m *metrics) wholeListFull(full wholelist.Full) {
+func (m *metrics) wholeListFull(full answer.Full) {
 	m.noPlace.WithLabelValues(fullLabel(full)).Inc()
 }
 
-func fullLabel(full wholelist.Full) string {
-	if full == wholelist.FullWorkspace {
+func fullLabel(full answer.Full) string {
+	if full == answer.FullWorkspace {
 		return "workspace"
 	}
 	return "process"

@@ -11,7 +11,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
-	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
 // totalsQuery is a request for totals: what it groups by, the fields of its rows, and the SQL of each
@@ -147,10 +146,10 @@ func answerTotals(q *request) error {
 
 // appendTotals writes the answer in the form of the request.
 func (q *request) appendTotals(body *bytes.Buffer, rows *rowReader, t *totalsQuery, position int64) error {
-	var columns *wholelist.Columns
+	var columns *answer.Columns
 	var row []byte
 	if q.form == answer.CSV {
-		columns = wholelist.NewColumns(t.fields, q.visible.shows)
+		columns = answer.NewColumns(t.fields, q.visible.shows)
 		body.Write(columns.AppendHeader(nil))
 	} else {
 		body.WriteString(`{"data":[`)

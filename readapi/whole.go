@@ -12,7 +12,6 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
-	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
 // rowsPerRequest is how many rows of a whole list count as one request
@@ -39,7 +38,7 @@ func answerWhole(q *request) error {
 		return err
 	}
 	place, leave, full := q.api.places.Take(q.http.Context(), q.key.WorkspaceID)
-	if full != wholelist.NotFull {
+	if full != answer.NotFull {
 		q.api.metrics.wholeListFull(full)
 		return fullError(full)
 	}
@@ -119,13 +118,13 @@ func beginList(ctx context.Context, q *request) (pgx.Tx, error) {
 		return tx, nil
 	}
 	if soon.Err() != nil && ctx.Err() == nil {
-		return nil, fullError(wholelist.FullProcess)
+		return nil, fullError(answer.FullProcess)
 	}
 	return nil, q.readError(err)
 }
 
-func fullError(full wholelist.Full) error {
-	if full == wholelist.FullWorkspace {
+func fullError(full answer.Full) error {
+	if full == answer.FullWorkspace {
 		return answer.TooManyWholeLists()
 	}
 	return answer.NoPlaceForWholeList()
@@ -155,12 +154,12 @@ func (l *wholeList) begin(rows *rowReader, query *listQuery) (err error) {
 }
 
 // columns returns the columns of CSV; nil for other forms.
-func (l *wholeList) columns() *wholelist.Columns {
+func (l *wholeList) columns() *answer.Columns {
 	q := l.q
 	if q.form != answer.CSV {
 		return nil
 	}
-	columns := wholelist.NewColumns(q.endpoint.Resource.Fields, q.visible.shows)
+	columns := answer.NewColumns(q.endpoint.Resource.Fields, q.visible.shows)
 	if q.params.has(q.endpoint.include) {
 		columns.AndRemoved()
 	}
@@ -193,7 +192,7 @@ func (l *wholeList) send(rows *rowReader) error {
 
 func (l *wholeList) sendRows(rows *rowReader, stream *answer.Stream) error {
 	q := l.q
-	w := wholelist.NewWriter(checked{l, stream}, q.form, l.columns())
+	w := answer.NewListWriter(checked{l, stream}, q.form, l.columns())
 	pace := newPace(q.from.shares)
 	for {
 		_, values, ok, err := rows.next()
@@ -271,7 +270,7 @@ func (l *wholeList) breakOff(err error) {
 func brokenOff(sending, cause error) *answer.Error {
 	p := answer.Error{Cause: cause}
 	switch {
-	case errors.Is(cause, wholelist.ErrPlaceTaken):
+	case errors.Is(cause, answer.ErrPlaceTaken):
 		p.Status, p.Detail = http.StatusServiceUnavailable, "The list was read for long, and another workspace that read none needed its place. Read it in pages, or faster."
 	case errors.Is(cause, errWholeListTimeout):
 		p.Status, p.Detail = http.StatusServiceUnavailable, "The list took longer than a whole list may take."

@@ -12,7 +12,7 @@ import (
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
-	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
+	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
 const (
@@ -110,7 +110,7 @@ func writeRow(out *bufio.Writer, cells []string) {
 		if i > 0 {
 			row = append(row, ',')
 		}
-		row = wholelist.AppendCell(row, cell)
+		row = answer.AppendCell(row, cell)
 	}
 	_, _ = out.Write(append(row, '\n'))
 }

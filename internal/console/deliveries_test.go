@@ -47,7 +47,7 @@ func (s *bundle) waiting(webhookID string) (deliveryID string) {
 }
 
 // link finds the address of a link on a page by its text.
-func (a *answer) link(text string) string {
+func (a *reply) link(text string) string {
 	a.t.Helper()
 	found := regexp.MustCompile(`href="([^"]+)">` + regexp.QuoteMeta(text) + `</a>`).FindStringSubmatch(a.body)
 	if found == nil {

@@ -21,14 +21,14 @@ func inFrame(r *http.Request) { r.Header.Set("Sec-Fetch-Dest", "iframe") }
 func byScript(r *http.Request) { r.Header.Set(web.FramedHeader, "1") }
 
 // embed opens a frame with a link of the product's server.
-func (p *person) embed(n session.Link) *answer {
+func (p *person) embed(n session.Link) *reply {
 	p.t.Helper()
 	n.Embed = true
 	return p.do(http.MethodGet, p.bundle.link(n), nil, inFrame)
 }
 
 // framedBy are who may show an answer in a frame.
-func framedBy(a *answer) string {
+func framedBy(a *reply) string {
 	a.t.Helper()
 	_, by, ok := strings.Cut(a.Header.Get("Content-Security-Policy"), "frame-ancestors ")
 	if !ok {
@@ -124,7 +124,7 @@ func TestFrameCookie(t *testing.T) {
 	framed := s.stranger().embed(session.Link{WorkspaceID: acme})
 	tab := s.stranger().post(s.link(session.Link{WorkspaceID: acme}), nil)
 	for name, c := range map[string]struct {
-		answer *answer
+		answer *reply
 		want   string
 	}{
 		"frame": {framed, "__Host-ledgerfeed-framed; Path=/; HttpOnly; Secure; SameSite=None; Partitioned"},

@@ -46,7 +46,7 @@ func (p *person) fill(page string, typed url.Values) url.Values {
 }
 
 // enter signs the browser in with a link for a person.
-func (p *person) enter(workspace, name string) *answer {
+func (p *person) enter(workspace, name string) *reply {
 	p.t.Helper()
 	return p.post(p.bundle.link(session.Link{WorkspaceID: workspace, Person: name}), nil).status(http.StatusSeeOther)
 }
@@ -189,7 +189,7 @@ func TestAnswersAreCompressed(t *testing.T) {
 	now := time.Now().UTC()
 	s := setup(t, func(c *Config) { c.Clock = func() time.Time { return now } }) // pages say the time, to the second
 	p := s.signIn(acme, session.Admin)
-	get := func(path, site, accepts string) *answer {
+	get := func(path, site, accepts string) *reply {
 		return p.do(http.MethodGet, path, nil, func(r *http.Request) {
 			r.Header.Set("Accept-Encoding", accepts)
 			if site != "" {

@@ -29,7 +29,7 @@ func TestSignInBehindAFrontProxy(t *testing.T) {
 			p := frontproxy.Start(t, kind, frontproxy.Config{Console: s.server.Listener.Addr().String()})
 			client := p.Client(t, true, "127.0.0.1")
 			client.Jar = testkit.Must(cookiejar.New(nil))(t)
-			visit := func(method, path string, form url.Values, headers ...string) *answer {
+			visit := func(method, path string, form url.Values, headers ...string) *reply {
 				t.Helper()
 				r := testkit.Must(http.NewRequestWithContext(t.Context(), method, "https://"+frontproxy.ConsoleHost+path, strings.NewReader(form.Encode())))(t)
 				if method == http.MethodPost {
@@ -43,7 +43,7 @@ func TestSignInBehindAFrontProxy(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer resp.Body.Close()
-				return &answer{resp, t, string(testkit.Must(io.ReadAll(resp.Body))(t))}
+				return &reply{resp, t, string(testkit.Must(io.ReadAll(resp.Body))(t))}
 			}
 			if to := visit(http.MethodGet, "/keys", nil).to(); !strings.HasPrefix(to, "/sign-in") {
 				t.Errorf("without a session /keys leads to %s", to)

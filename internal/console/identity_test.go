@@ -96,7 +96,7 @@ func (p *provider) token() string {
 }
 
 // signIn goes from the console to the provider and back.
-func (p *provider) signIn(who *person, to string) *answer {
+func (p *provider) signIn(who *person, to string) *reply {
 	p.t.Helper()
 	begun := who.get("/sign-in/identity?to=" + url.QueryEscape(to))
 	away := testkit.Must(url.Parse(begun.to()))(p.t)

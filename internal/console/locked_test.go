@@ -187,7 +187,7 @@ func TestTheNextSlowRequestIsOfWhoHasNone(t *testing.T) {
 }
 
 // within gets a page, which must not take minutes.
-func (p *person) within(t *testing.T, path string) *answer {
+func (p *person) within(t *testing.T, path string) *reply {
 	t.Helper()
 	limited, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

@@ -61,7 +61,7 @@ func faulty() []requestlog.Record {
 }
 
 // requestPage is the address of the page of a request.
-func (p *person) requestPage(list *answer, target string) string {
+func (p *person) requestPage(list *reply, target string) string {
 	p.t.Helper()
 	found := regexp.MustCompile(`<a class="break" href="(/requests/[0-9A-Za-z_-]+)"><span class="code">GET</span> ` + regexp.QuoteMeta(target) + `</a>`).FindStringSubmatch(list.body)
 	if found == nil {
@@ -130,7 +130,7 @@ func TestRequestsOfPayAreHidden(t *testing.T) {
 }
 
 // listed are the request ids of a list, by the pages of its requests.
-func (p *person) listed(list *answer) (ids []string) {
+func (p *person) listed(list *reply) (ids []string) {
 	p.t.Helper()
 	for _, page := range regexp.MustCompile(`<a class="break" href="(/requests/[0-9A-Za-z_-]+)">`).FindAllStringSubmatch(list.body, -1) {
 		id := regexp.MustCompile(`<dt>Request ID</dt><dd><span class="id"><code class="break">([^<]+)<`).FindStringSubmatch(p.get(page[1]).status(http.StatusOK).body)
@@ -254,7 +254,7 @@ func TestTheChartFollowsTheFilters(t *testing.T) {
 }
 
 // legend is what a chart counts; empty: it has no requests.
-func (a *answer) legend() string {
+func (a *reply) legend() string {
 	var parts []string
 	for _, m := range regexp.MustCompile(`</svg>([A-Za-z ]+) <strong>([0-9,]+)</strong>`).FindAllStringSubmatch(a.body, -1) {
 		parts = append(parts, m[1]+" "+m[2])
@@ -276,14 +276,14 @@ func TestPagesOfRequests(t *testing.T) {
 	}
 	s.record(acme, key, records...)
 	p := s.signIn(acme, session.Viewer)
-	link := func(page *answer, name string) string {
+	link := func(page *reply, name string) string {
 		m := regexp.MustCompile(`href="([^"]+)">` + name + `</a>`).FindStringSubmatch(page.body)
 		if m == nil {
 			return ""
 		}
 		return html.UnescapeString(m[1])
 	}
-	rows := func(page *answer) []string {
+	rows := func(page *reply) []string {
 		return regexp.MustCompile(`<a class="break" href="/requests/[0-9A-Za-z_-]+"`).FindAllString(page.body, -1)
 	}
 	for _, filter := range []string{"", "?key=" + key, "?find=/v1/me", "?status=200&range=day"} {

@@ -207,7 +207,7 @@ func TestHeadersAndCookies(t *testing.T) {
 	s := setup(t)
 	p := s.stranger()
 	in := p.post(s.link(session.Link{WorkspaceID: acme}), nil)
-	for _, a := range []*answer{in, p.get("/keys"), p.get("/nothing"), p.get("/sign-in"), p.get("/api")} {
+	for _, a := range []*reply{in, p.get("/keys"), p.get("/nothing"), p.get("/sign-in"), p.get("/api")} {
 		csp := a.Header.Get("Content-Security-Policy")
 		if !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") || !strings.Contains(csp, "frame-ancestors 'none'") {
 			t.Errorf("%s: policy %q", a.Request.URL, csp)

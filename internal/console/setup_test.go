@@ -205,14 +205,14 @@ func (s *bundle) signIn(workspace string, role session.Role) *person {
 	return p
 }
 
-// answer is a response, read whole.
-type answer struct {
+// reply is a response, read whole.
+type reply struct {
 	*http.Response
 	t    *testing.T
 	body string
 }
 
-func (p *person) do(method, path string, form url.Values, change ...func(*http.Request)) *answer {
+func (p *person) do(method, path string, form url.Values, change ...func(*http.Request)) *reply {
 	p.t.Helper()
 	var body io.Reader
 	if form != nil || method == http.MethodPost {
@@ -232,20 +232,20 @@ func (p *person) do(method, path string, form url.Values, change ...func(*http.R
 	}
 	defer resp.Body.Close()
 	text := testkit.Must(io.ReadAll(resp.Body))(p.t)
-	return &answer{resp, p.t, string(text)}
+	return &reply{resp, p.t, string(text)}
 }
 
-func (p *person) get(path string) *answer {
+func (p *person) get(path string) *reply {
 	p.t.Helper()
 	return p.do(http.MethodGet, path, nil)
 }
 
-func (p *person) post(path string, form url.Values) *answer {
+func (p *person) post(path string, form url.Values) *reply {
 	p.t.Helper()
 	return p.do(http.MethodPost, path, form)
 }
 
-func (a *answer) status(want int) *answer {
+func (a *reply) status(want int) *reply {
 	a.t.Helper()
 	if a.StatusCode != want {
 		a.t.Fatalf("%s %s: %d, want %d\n%s", a.Request.Method, a.Request.URL, a.StatusCode, want, a.body)
@@ -253,7 +253,7 @@ func (a *answer) status(want int) *answer {
 	return a
 }
 
-func (a *answer) has(texts ...string) *answer {
+func (a *reply) has(texts ...string) *reply {
 	a.t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(a.body, text) {
@@ -263,7 +263,7 @@ func (a *answer) has(texts ...string) *answer {
 	return a
 }
 
-func (a *answer) hasNot(texts ...string) *answer {
+func (a *reply) hasNot(texts ...string) *reply {
 	a.t.Helper()
 	for _, text := range texts {
 		if strings.Contains(a.body, text) {
@@ -274,7 +274,7 @@ func (a *answer) hasNot(texts ...string) *answer {
 }
 
 // to is where the answer redirects the browser.
-func (a *answer) to() string {
+func (a *reply) to() string {
 	a.t.Helper()
 	a.status(http.StatusSeeOther)
 	return a.Header.Get("Location")

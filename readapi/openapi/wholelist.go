@@ -8,7 +8,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 	"github.com/ledgerfeed/ledgerfeed/readapi/route"
-	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
 const wholeListNote = "The whole list comes in one answer at the same path with .ndjson or .csv after it, or with Accept: " + answer.TypeNDJSON + " or " + answer.TypeCSV + "."
@@ -79,10 +78,10 @@ func ExampleNDJSON(r *route.Route) string {
 
 // ExampleCSV returns the same example as CSV.
 func ExampleCSV(r *route.Route) string {
-	columns := wholelist.NewColumns(r.Resource.Fields, func(jsonform.Part) bool { return true })
+	columns := answer.NewColumns(r.Resource.Fields, func(jsonform.Part) bool { return true })
 	row := bytes.TrimSuffix([]byte(jsonform.ExampleOf(r.Resource.Fields)), []byte("}"))
 	var b strings.Builder
-	w := wholelist.NewWriter(&b, answer.CSV, columns)
+	w := answer.NewListWriter(&b, answer.CSV, columns)
 	if _, err := w.Row([][]byte{row}); err != nil {
 		panic("openapi: the example of " + r.Path + ": " + err.Error()) // only wrong fields in package domain cause this, and every test would hit it
 	}

@@ -1,4 +1,4 @@
-package wholelist
+package answer
 
 import (
 	"bytes"

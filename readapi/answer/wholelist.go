@@ -1,28 +1,27 @@
-package wholelist
+package answer
 
 import (
 	"fmt"
 	"io"
 
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
-	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
 
-// chunk is how much of a list is sent at once, in bytes.
-const chunk = 64 << 10
+// listChunk is how much of a list is sent at once, in bytes.
+const listChunk = 64 << 10
 
-// Writer writes the rows of a list to a stream, a chunk at a time.
-type Writer struct {
+// ListWriter writes the rows of a list to a stream, a chunk at a time.
+type ListWriter struct {
 	out     io.Writer
-	form    answer.Form
+	form    Form
 	columns *Columns
 	row     []byte
 	buffer  []byte
 }
 
-// NewWriter makes a writer for a form. columns are the columns of CSV; nil for other forms.
-func NewWriter(out io.Writer, form answer.Form, columns *Columns) *Writer {
-	w := &Writer{out: out, form: form, columns: columns, buffer: make([]byte, 0, chunk+chunk/4)}
+// NewListWriter makes a writer for a form. columns are the columns of CSV; nil for other forms.
+func NewListWriter(out io.Writer, form Form, columns *Columns) *ListWriter {
+	w := &ListWriter{out: out, form: form, columns: columns, buffer: make([]byte, 0, listChunk+listChunk/4)}
 	if columns != nil {
 		w.buffer = columns.AppendHeader(w.buffer)
 	}
@@ -31,7 +30,7 @@ func NewWriter(out io.Writer, form answer.Form, columns *Columns) *Writer {
 
 // Row adds a row. Its JSON is its fragments together with a closing brace. sent reports whether a
 // chunk was sent. The error comes from the stream, or says that the row cannot be written.
-func (w *Writer) Row(fragments [][]byte) (sent bool, err error) {
+func (w *ListWriter) Row(fragments [][]byte) (sent bool, err error) {
 	if w.columns == nil {
 		begin := len(w.buffer)
 		for _, f := range fragments {
@@ -48,15 +47,15 @@ func (w *Writer) Row(fragments [][]byte) (sent bool, err error) {
 			return false, err
 		}
 	}
-	if len(w.buffer) < chunk {
+	if len(w.buffer) < listChunk {
 		return false, nil
 	}
 	return true, w.send()
 }
 
 // End writes what follows the last row, and sends what is left.
-func (w *Writer) End(cursor string) error {
-	if w.form == answer.NDJSON {
+func (w *ListWriter) End(cursor string) error {
+	if w.form == NDJSON {
 		w.buffer = append(w.buffer, `{"has_more":false,"next_cursor":"`...)
 		w.buffer = append(w.buffer, cursor...) // base64
 		w.buffer = append(w.buffer, "\"}\n"...)
@@ -64,7 +63,7 @@ func (w *Writer) End(cursor string) error {
 	return w.send()
 }
 
-func (w *Writer) send() error {
+func (w *ListWriter) send() error {
 	_, err := w.out.Write(w.buffer)
 	w.buffer = w.buffer[:0]
 	if err != nil {

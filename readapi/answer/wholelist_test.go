@@ -1,4 +1,4 @@
-package wholelist_test
+package answer_test
 
 import (
 	"bytes"
@@ -18,7 +18,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
-	"github.com/ledgerfeed/ledgerfeed/readapi/wholelist"
 )
 
 // fields are those of a row that has everything.
@@ -102,9 +101,9 @@ func TestCSVIsReadBackAsTheRows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		seesPay := rapid.Bool().Draw(t, "pay")
-		columns := wholelist.NewColumns(fields(), func(p jsonform.Part) bool { return p != domain.Pay || seesPay })
+		columns := answer.NewColumns(fields(), func(p jsonform.Part) bool { return p != domain.Pay || seesPay })
 		var out bytes.Buffer
-		w := wholelist.NewWriter(&out, answer.CSV, columns)
+		w := answer.NewListWriter(&out, answer.CSV, columns)
 		var rows []row
 		var lists []string
 		for range rapid.IntRange(0, 4).Draw(t, "rows") {
@@ -162,7 +161,7 @@ func TestCSVIsReadBackAsTheRows(t *testing.T) {
 // TestRemovedColumn: rows that have left have their own column and nothing in the others.
 func TestRemovedColumn(t *testing.T) {
 	t.Parallel()
-	columns := wholelist.NewColumns(fields(), all).AndRemoved()
+	columns := answer.NewColumns(fields(), all).AndRemoved()
 	b := columns.AppendHeader(nil)
 	for _, row := range []string{`{"id":"a","removed":true,"updated_at":"2026"}`, `{"id":"b","text":"t","party":null,"list":[],"amount":"1.00","pay":null,"last":true}`} {
 		var err error
@@ -188,7 +187,7 @@ func TestColumnsOfEveryResource(t *testing.T) {
 		"time entries": {domain.TimeEntryFields(), []string{"hours", "pay_status"}}, "contractors": {domain.ContractorFields(), []string{"email"}},
 		"clients": {domain.ClientFields(), []string{"billing_address.line_1", "contacts"}},
 	} {
-		names := wholelist.NewColumns(want.fields, all).Names()
+		names := answer.NewColumns(want.fields, all).Names()
 		for _, column := range want.some {
 			if !slices.Contains(names, column) {
 				t.Errorf("%s have no column %s: %q", name, column, names)
@@ -206,7 +205,7 @@ func FuzzRow(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		columns := wholelist.NewColumns(fields(), all).AndRemoved()
+		columns := answer.NewColumns(fields(), all).AndRemoved()
 		b, err := columns.AppendRow(nil, []byte(text))
 		if err != nil {
 			return
@@ -229,7 +228,7 @@ func TestARowIsOneLine(t *testing.T) {
 		name := "One" + end + "Two, €, \u2027, \u202a, â" + end
 		row := []byte(`{"id":"` + name + `","list":["` + end + `"]`)
 		var b bytes.Buffer
-		w := wholelist.NewWriter(&b, answer.NDJSON, nil)
+		w := answer.NewListWriter(&b, answer.NDJSON, nil)
 		for range 3 {
 			if _, err := w.Row([][]byte{row[:20], row[20:]}); err != nil { // cut within a character, perhaps
 				t.Fatal(err)
@@ -247,11 +246,11 @@ func TestARowIsOneLine(t *testing.T) {
 				t.Errorf("%q: %v", line, err)
 			}
 		}
-		if got := string(wholelist.AppendCell(nil, "a"+end)); got != `"a`+end+`"` {
+		if got := string(answer.AppendCell(nil, "a"+end)); got != `"a`+end+`"` {
 			t.Errorf("a cell is %q", got)
 		}
 	}
-	if got := string(wholelist.AppendCell(nil, "€ \u2027 \u202a â")); strings.Contains(got, `"`) {
+	if got := string(answer.AppendCell(nil, "€ \u2027 \u202a â")); strings.Contains(got, `"`) {
 		t.Errorf("a cell is %q", got)
 	}
 }
@@ -259,29 +258,29 @@ func TestARowIsOneLine(t *testing.T) {
 // TestPlaces: those of one workspace, and all of them.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	p := wholelist.NewPlaces(3, 2, time.Hour)
-	take := func(workspace string, want wholelist.Full) (leave func()) {
+	p := answer.NewListPlaces(3, 2, time.Hour)
+	take := func(workspace string, want answer.Full) (leave func()) {
 		t.Helper()
 		_, leave, full := p.Take(t.Context(), workspace)
-		if full != want || (leave == nil) != (full != wholelist.NotFull) {
+		if full != want || (leave == nil) != (full != answer.NotFull) {
 			t.Errorf("%s: %d, want %d", workspace, full, want)
 		}
 		return leave
 	}
-	a := take("a", wholelist.NotFull)
-	take("a", wholelist.NotFull)
-	take("a", wholelist.FullWorkspace)
-	b := take("b", wholelist.NotFull)
-	take("c", wholelist.FullProcess)
+	a := take("a", answer.NotFull)
+	take("a", answer.NotFull)
+	take("a", answer.FullWorkspace)
+	b := take("b", answer.NotFull)
+	take("c", answer.FullProcess)
 	a()
 	a() // again, without effect
 	if p.Used() != 2 {
 		t.Errorf("%d are used", p.Used())
 	}
-	take("a", wholelist.FullProcess) // the last place is for a workspace that has none
+	take("a", answer.FullProcess) // the last place is for a workspace that has none
 	b()
-	take("a", wholelist.NotFull)
-	take("c", wholelist.NotFull)
+	take("a", answer.NotFull)
+	take("c", answer.NotFull)
 }
 
 // TestNobodyKeepsAllPlaces: however many slow readers of however few workspaces there are, a workspace that
@@ -289,7 +288,7 @@ func TestPlaces(t *testing.T) {
 func TestNobodyKeepsAllPlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := wholelist.NewPlaces(4, 2, time.Minute)
+		p := answer.NewListPlaces(4, 2, time.Minute)
 		ctx, stop := context.WithCancel(t.Context())
 		defer func() {
 			stop()
@@ -297,7 +296,7 @@ func TestNobodyKeepsAllPlaces(t *testing.T) {
 		}()
 		read := func(workspace string) (list context.Context) {
 			list, leave, full := p.Take(ctx, workspace)
-			if full != wholelist.NotFull {
+			if full != answer.NotFull {
 				return nil
 			}
 			context.AfterFunc(list, func() { // it takes a moment to end
@@ -326,7 +325,7 @@ func TestNobodyKeepsAllPlaces(t *testing.T) {
 		if read("a") != nil || read("b") != nil || context.Cause(first) != nil {
 			t.Error("a workspace that has a place takes another one's")
 		}
-		if read("d") == nil || !errors.Is(context.Cause(first), wholelist.ErrPlaceTaken) {
+		if read("d") == nil || !errors.Is(context.Cause(first), answer.ErrPlaceTaken) {
 			t.Errorf("a workspace with nothing has no place; the oldest list of the one with most: %v", context.Cause(first))
 		}
 		if p.Used() != 4 {
@@ -351,7 +350,7 @@ func (broken) Write([]byte) (int, error) { return 0, errGone }
 
 func TestAReaderThatGoes(t *testing.T) {
 	t.Parallel()
-	w := wholelist.NewWriter(broken{}, answer.NDJSON, nil)
+	w := answer.NewListWriter(broken{}, answer.NDJSON, nil)
 	for i := range 1_000_000 {
 		if sent, err := w.Row([][]byte{[]byte(`{"id":1`)}); sent || err != nil {
 			if !errors.Is(err, errGone) || i < 1000 {

@@ -1,4 +1,4 @@
-package wholelist
+package answer
 
 import (
 	"context"
@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Places limits how many whole lists are read at the same time, in all and for one workspace. A
+// ListPlaces limits how many whole lists are read at the same time, in all and for one workspace. A
 // list uses one place. The last free place is reserved for a workspace that has none. If all places
 // are taken, such a workspace gets the place of a list that has been read for long. So no workspace
 // can take all places, or keep them while another has none.
-type Places struct {
+type ListPlaces struct {
 	total, each int
 	grace       time.Duration // how long a list keeps its place in any case
 	yields      time.Duration // how long a list may take to give its place up
@@ -20,11 +20,11 @@ type Places struct {
 	mu     sync.Mutex
 	free   chan struct{} // closed and replaced when a place becomes free
 	used   int
-	usedBy map[string][]*place // by workspace, oldest first; only workspaces that use some
+	usedBy map[string][]*listPlace // by workspace, oldest first; only workspaces that use some
 }
 
-// place is the place of one list.
-type place struct {
+// listPlace is the place of one list.
+type listPlace struct {
 	since time.Time
 	end   context.CancelCauseFunc
 	ended bool
@@ -46,19 +46,19 @@ const (
 // yields is how long a list may take to give up its place.
 const yields = 5 * time.Second
 
-// NewPlaces makes total places, of which one workspace may have at most each. A list keeps its
+// NewListPlaces makes total places, of which one workspace may have at most each. A list keeps its
 // place for grace, even if another workspace needs it.
-func NewPlaces(total, each int, grace time.Duration) *Places {
-	return &Places{
+func NewListPlaces(total, each int, grace time.Duration) *ListPlaces {
+	return &ListPlaces{
 		total: max(1, total), each: max(1, each), grace: grace, yields: yields, clock: time.Now,
-		free: make(chan struct{}), usedBy: map[string][]*place{},
+		free: make(chan struct{}), usedBy: map[string][]*listPlace{},
 	}
 }
 
 // Take takes a place, and may wait some seconds for another list to give one up. The list must be
 // read with the context that Take returns. leave must be called when the list has ended, and may be
 // called again. Without a place leave is nil, and full says why.
-func (p *Places) Take(ctx context.Context, workspaceID string) (list context.Context, leave func(), full Full) {
+func (p *ListPlaces) Take(ctx context.Context, workspaceID string) (list context.Context, leave func(), full Full) {
 	limited, cancel := context.WithTimeout(ctx, p.yields)
 	defer cancel()
 	asked := false // whether a list was asked to give up its place
@@ -78,7 +78,7 @@ func (p *Places) Take(ctx context.Context, workspaceID string) (list context.Con
 
 // take takes a place if there is one. Otherwise, if the workspace has none and ask is true, it ends
 // another list to free a place; asked reports whether it did.
-func (p *Places) take(ctx context.Context, workspaceID string, ask bool) (list context.Context, leave func(), full Full, free <-chan struct{}, asked bool) {
+func (p *ListPlaces) take(ctx context.Context, workspaceID string, ask bool) (list context.Context, leave func(), full Full, free <-chan struct{}, asked bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	mine := len(p.usedBy[workspaceID])
@@ -91,7 +91,7 @@ func (p *Places) take(ctx context.Context, workspaceID string, ask bool) (list c
 		return ctx, nil, FullProcess, p.free, ask && p.endOldest()
 	}
 	list, end := context.WithCancelCause(ctx)
-	taken := &place{since: p.clock(), end: end}
+	taken := &listPlace{since: p.clock(), end: end}
 	p.used++
 	p.usedBy[workspaceID] = append(p.usedBy[workspaceID], taken)
 	return list, sync.OnceFunc(func() { p.leave(workspaceID, taken) }), NotFull, nil, false
@@ -99,8 +99,8 @@ func (p *Places) take(ctx context.Context, workspaceID string, ask bool) (list c
 
 // endOldest ends the longest-running list of the workspace that reads the most. It returns false if
 // no list has been read for long. The caller holds mu.
-func (p *Places) endOldest() bool {
-	var oldest *place
+func (p *ListPlaces) endOldest() bool {
+	var oldest *listPlace
 	most, now := 0, p.clock()
 	for _, list := range p.usedBy {
 		for _, one := range list {
@@ -120,7 +120,7 @@ func (p *Places) endOldest() bool {
 	return true
 }
 
-func (p *Places) leave(workspaceID string, left *place) {
+func (p *ListPlaces) leave(workspaceID string, left *listPlace) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	left.end(nil)
@@ -140,7 +140,7 @@ func (p *Places) leave(workspaceID string, left *place) {
 }
 
 // Used returns how many lists are being read.
-func (p *Places) Used() int {
+func (p *ListPlaces) Used() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.used
