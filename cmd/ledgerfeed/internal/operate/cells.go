@@ -9,13 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ledgerfeed/ledgerfeed/internal/cell"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 )
 
 // readCells reads the file of LEDGERFEED_CELLS, if it is set.
-func readCells(s *settings.Settings) (cell.Set, error) {
+func readCells(s *settings.Settings) (Cells, error) {
 	if s.Cells == "" {
 		return nil, nil
 	}
@@ -26,7 +25,7 @@ func readCells(s *settings.Settings) (cell.Set, error) {
 			return nil, fmt.Errorf("LEDGERFEED_CELLS is set: unset %s", other[0])
 		}
 	}
-	cells, err := cell.ReadFile(s.Cells)
+	cells, err := readCellFile(s.Cells)
 	if err != nil {
 		return nil, fmt.Errorf("LEDGERFEED_CELLS: %w", err)
 	}
@@ -84,7 +83,7 @@ func (e *Env) inCells(cmd *cobra.Command, work func(context.Context) error) erro
 		case err == nil:
 			e.enter(&c)
 			return work(ctx)
-		case errors.Is(err, cell.ErrNowhere):
+		case errors.Is(err, errNowhere):
 			return fmt.Errorf("no cell has the workspace %s. To create it, or to continue an interrupted move, add --cell with its new cell or the cell it came from: %s", id, strings.Join(e.Cells.Names(), ", "))
 		}
 		return err
@@ -109,10 +108,10 @@ func workspaceOf(cmd *cobra.Command) string {
 }
 
 // enter makes a cell the database of the command.
-func (e *Env) enter(c *cell.Cell) { e.Cell, e.Settings.DatabaseURL = c.Name, c.URL }
+func (e *Env) enter(c *Cell) { e.Cell, e.Settings.DatabaseURL = c.Name, c.URL }
 
 // InCell returns the environment of work in one cell.
-func (e *Env) InCell(c cell.Cell) *Env {
+func (e *Env) InCell(c Cell) *Env {
 	in := *e
 	in.enter(&c)
 	in.Logger = e.Logger.With("cell", c.Name)
@@ -161,7 +160,7 @@ func (e *Env) NotElsewhere(ctx context.Context, workspaceIDs ...string) error {
 	for _, id := range workspaceIDs {
 		c, err := e.Cells.Of(ctx, id)
 		switch {
-		case errors.Is(err, cell.ErrNowhere), err == nil && c.Name == e.Cell:
+		case errors.Is(err, errNowhere), err == nil && c.Name == e.Cell:
 		case err != nil:
 			return err
 		default:

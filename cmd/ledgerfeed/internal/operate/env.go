@@ -1,5 +1,5 @@
 // Package operate holds what the commands share that operate a service: their settings, the cell
-// that they work in, and the open database.
+// that they work in (docs/operations/cells.md), and the open database.
 package operate
 
 import (
@@ -16,7 +16,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
-	"github.com/ledgerfeed/ledgerfeed/internal/cell"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/settings"
@@ -35,8 +34,8 @@ type Env struct {
 	Settings settings.Settings
 	Traces   *tracing.Traces // nil: off
 
-	Cells cell.Set // of LEDGERFEED_CELLS; empty: there is one database
-	Cell  string   // the name of the one that the command works on; empty: none, or there is one database
+	Cells Cells  // of LEDGERFEED_CELLS; empty: there is one database
+	Cell  string // the name of the one that the command works on; empty: none, or there is one database
 
 	dataDir string // --data-dir
 	config  string // --config

@@ -19,7 +19,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
-	"github.com/ledgerfeed/ledgerfeed/internal/cell"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/console"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
@@ -52,7 +51,7 @@ type Cells struct {
 // part serves one cell.
 type part struct {
 	of      *Cells
-	cell    cell.Cell
+	cell    operate.Cell
 	outage  flow.Outage
 	service atomic.Pointer[Service] // nil before preparation and between restarts
 	up      atomic.Pointer[Service] // while it serves

@@ -1,4 +1,4 @@
-package cell
+package operate
 
 import (
 	"errors"
@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m, migrations.Up) }
 
-// TestFile: a file names cells, or the error says what is wrong with it, without the addresses.
-func TestFile(t *testing.T) {
+// TestCellFile: a file names cells, or the error says what is wrong with it, without the addresses.
+func TestCellFile(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, want string }{
 		{"cells:\n  - name: a\n    url: postgres://hidden@one/db\n  - name: b-2\n    url: host=two dbname=hidden\n", ""},
@@ -34,7 +34,7 @@ func TestFile(t *testing.T) {
 		if err := os.WriteFile(name, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := ReadFile(name)
+		_, err := readCellFile(name)
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%q: %v", c.text, err)
@@ -44,9 +44,9 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestOf: all cells are asked for a workspace. One that does not answer counts only if no other has
-// it.
-func TestOf(t *testing.T) {
+// TestCellOfAWorkspace: all cells are asked for a workspace. One that does not answer counts only if
+// no other has it.
+func TestCellOfAWorkspace(t *testing.T) {
 	t.Parallel()
 	one, two := testkit.NewDatabase(t), testkit.NewDatabase(t)
 	for url, id := range map[string]string{one: "acme", two: "beta"} {
@@ -56,18 +56,18 @@ func TestOf(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	both := Set{{"a", one}, {"b", two}}
+	both := Cells{{"a", one}, {"b", two}}
 	if c, err := both.Of(t.Context(), "beta"); err != nil || c.Name != "b" {
 		t.Errorf("beta is in %q: %v", c.Name, err)
 	}
-	if _, err := both.Of(t.Context(), "gamma"); !errors.Is(err, ErrNowhere) {
+	if _, err := both.Of(t.Context(), "gamma"); !errors.Is(err, errNowhere) {
 		t.Errorf("gamma: %v", err)
 	}
-	away := Set{{"a", one}, {"c", "host=" + t.TempDir()}}
+	away := Cells{{"a", one}, {"c", "host=" + t.TempDir()}}
 	if c, err := away.Of(t.Context(), "acme"); err != nil || c.Name != "a" {
 		t.Errorf("acme, with a cell away, is in %q: %v", c.Name, err)
 	}
-	if _, err := away.Of(t.Context(), "beta"); err == nil || errors.Is(err, ErrNowhere) || !strings.Contains(err.Error(), "cannot look for the workspace beta in the cell c") {
+	if _, err := away.Of(t.Context(), "beta"); err == nil || errors.Is(err, errNowhere) || !strings.Contains(err.Error(), "cannot look for the workspace beta in the cell c") {
 		t.Errorf("beta, with a cell away: %v", err)
 	}
 }

@@ -1,6 +1,4 @@
-// Package cell names the databases of an installation that has several. A cell is a complete
-// Ledgerfeed database with some of the workspaces.
-package cell
+package operate
 
 import (
 	"bytes"
@@ -19,38 +17,39 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
-// Cell is a database with some of the workspaces.
+// Cell is one of several databases of an installation: a complete Ledgerfeed database with some of
+// the workspaces.
 type Cell struct {
 	Name string `yaml:"name"` // of letters, digits and -, for people, metrics and tokens
 	URL  string `yaml:"url"`  // as DATABASE_URL
 }
 
-// Set is the cells of an installation, in the order of its file.
-type Set []Cell
+// Cells are the cells of an installation, in the order of its file.
+type Cells []Cell
 
-// findTimeout bounds the search for a workspace in one cell.
-const findTimeout = 5 * time.Second
+// findCellTimeout bounds the search for a workspace in one cell.
+const findCellTimeout = 5 * time.Second
 
 // Names have no character that a token or an application name of PostgreSQL could not hold.
-var validName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,19}$`)
+var validCellName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,19}$`)
 
-// ReadFile reads a YAML file with a list of cells. The error names what is wrong and the form
+// readCellFile reads a YAML file with a list of cells. The error names what is wrong and the form
 // wanted, and never an address, which may hold a password.
-func ReadFile(path string) (Set, error) {
+func readCellFile(path string) (Cells, error) {
 	text, err := texts.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the cells: %w", err)
 	}
-	s, err := parse(text)
+	s, err := parseCells(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
 }
 
-func parse(text []byte) (Set, error) {
+func parseCells(text []byte) (Cells, error) {
 	var file struct {
-		Cells Set `yaml:"cells"`
+		Cells Cells `yaml:"cells"`
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
@@ -63,7 +62,7 @@ func parse(text []byte) (Set, error) {
 	names, urls := map[string]bool{}, map[string]bool{}
 	for i, c := range file.Cells {
 		switch {
-		case !validName.MatchString(c.Name):
+		case !validCellName.MatchString(c.Name):
 			return nil, fmt.Errorf("cell %d: the name is %q: want up to 20 letters a to z, digits and -, beginning with a letter", i+1, c.Name)
 		case names[c.Name]:
 			return nil, fmt.Errorf("cell %d: there are two cells with the name %s", i+1, c.Name)
@@ -81,7 +80,7 @@ func parse(text []byte) (Set, error) {
 }
 
 // Names returns the names of the cells.
-func (s Set) Names() []string {
+func (s Cells) Names() []string {
 	names := make([]string, len(s))
 	for i := range s {
 		names[i] = s[i].Name
@@ -90,7 +89,7 @@ func (s Set) Names() []string {
 }
 
 // Named returns the cell with a name. The error names those that there are.
-func (s Set) Named(name string) (Cell, error) {
+func (s Cells) Named(name string) (Cell, error) {
 	for _, c := range s {
 		if c.Name == name {
 			return c, nil
@@ -102,12 +101,12 @@ func (s Set) Named(name string) (Cell, error) {
 	return Cell{}, fmt.Errorf("there is no cell %q; want one of %s%s", name, strings.Join(s.Names(), ", "), texts.DidYouMean(name, s.Names()))
 }
 
-// ErrNowhere is the error of Of for a workspace that is in no cell.
-var ErrNowhere = errors.New("no cell has this workspace")
+// errNowhere is the error of Cells.Of for a workspace that is in no cell.
+var errNowhere = errors.New("no cell has this workspace")
 
 // Of returns the cell that has a workspace. It asks all cells at once, and does not wait for others
 // when one has it. If none has it and one did not answer, the error says which.
-func (s Set) Of(ctx context.Context, workspaceID string) (Cell, error) {
+func (s Cells) Of(ctx context.Context, workspaceID string) (Cell, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
@@ -133,13 +132,13 @@ func (s Set) Of(ctx context.Context, workspaceID string) (Cell, error) {
 	if failures != nil {
 		return Cell{}, failures
 	}
-	return Cell{}, ErrNowhere
+	return Cell{}, errNowhere
 }
 
 // has reports whether the cell serves a workspace. A workspace that has moved away, or has not fully
 // arrived, does not count.
 func (c *Cell) has(ctx context.Context, workspaceID string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	ctx, cancel := context.WithTimeout(ctx, findCellTimeout)
 	defer cancel()
 	conn, err := pg.Connect(ctx, c.URL)
 	if err != nil {
