@@ -1,6 +1,7 @@
 package readapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -155,18 +156,10 @@ func answerOfTree(q *request, read func(eventtree.Path) (body []byte, position i
 	return q.answerWith(body, found)
 }
 
-// parseTile reads which tile a path names; nil: the path names no possible tile.
+// parseTile reads which tile a path names; nil: the path names no possible tile. The path of a bundle
+// has no level.
 func parseTile(level, tile string) *eventtree.Path {
-	var (
-		p  eventtree.Path
-		ok = true
-	)
-	if level != "" { // bundles have no level
-		p.Level, ok = eventtree.ParseLevel(level)
-	}
-	if ok {
-		p.Index, p.Width, ok = eventtree.ParseIndex(tile)
-	}
+	p, ok := eventtree.ParsePath(cmp.Or(level, "0") + "/" + tile)
 	if !ok {
 		return nil
 	}

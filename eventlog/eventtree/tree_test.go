@@ -47,24 +47,22 @@ func TestPathsAreThoseOfTheSpecification(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
 		tile := tlog.Tile{H: 8, L: random.IntN(64), N: random.Int64N(1 << (1 + random.IntN(48))), W: 1 + random.IntN(256)}
-		parts := strings.SplitN(strings.TrimPrefix(tile.Path(), "tile/8/"), "/", 2)
-		level, ok := eventtree.ParseLevel(parts[0])
-		index, width, valid := eventtree.ParseIndex(parts[1])
-		if !ok || !valid || level != tile.L || index != tile.N || width != tile.W {
-			t.Fatalf("%s is read as %d, %d, %d", tile.Path(), level, index, width)
+		p, ok := eventtree.ParsePath(strings.TrimPrefix(tile.Path(), "tile/8/"))
+		if want := (eventtree.Path{Level: tile.L, Index: tile.N, Width: tile.W}); !ok || p != want {
+			t.Fatalf("%s is read as %+v", tile.Path(), p)
 		}
 	}
 	for _, text := range []string{
 		"", "0", "00", "0000", "x000", "x000/001", "001/002", "x001/x002", "x001/02", "+01", "00a", "001.p/0", "001.p/00", "001.p/256", "001.p/01", "001.p/", "001.p/-1",
 		"001.p/1/", "001.p/1.p/1", "001.p", "001/", "/001", "X001/002", "x001/x001/x001/x001/x001/001", " 001",
 	} {
-		if index, width, ok := eventtree.ParseIndex(text); ok {
-			t.Errorf("%q is read as %d of %d", text, index, width)
+		if p, ok := eventtree.ParsePath("0/" + text); ok {
+			t.Errorf("%q is read as %+v", text, p)
 		}
 	}
-	for _, text := range []string{"", "64", "00", "01", "-1", "x", "100"} {
-		if level, ok := eventtree.ParseLevel(text); ok {
-			t.Errorf("%q is read as level %d", text, level)
+	for _, text := range []string{"", "64", "00", "01", "-1", "x", "100", "data"} {
+		if p, ok := eventtree.ParsePath(text + "/000"); ok {
+			t.Errorf("%q is read as level %d", text, p.Level)
 		}
 	}
 }
