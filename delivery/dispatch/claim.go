@@ -274,34 +274,9 @@ func unmoved(keys []scheduler.Key) []scheduler.CursorRecord {
 
 // release releases webhooks and stores their cursors.
 func (s *store) release(ctx context.Context, lease string, list []scheduler.CursorRecord, now time.Time) error {
-	var (
-		n                = len(list)
-		ws, hs           = make([]string, n), make([]string, n)
-		epochs, versions = make([]int, n), make([]int, n)
-		done, replayed   = make([]int64, n), make([]int64, n)
-		expired          = make([]int64, n)
-		replayExpired    = make([]int64, n)
-	)
-	for i, r := range list {
-		ws[i], hs[i], epochs[i], versions[i], done[i], replayed[i] = r.Key.WorkspaceID, r.Key.WebhookID, r.Epoch, r.Version, r.Position, r.Replayed
-		expired[i], replayExpired[i] = r.Expired, r.ReplayExpired
-	}
-	err := s.limited(ctx, `
-		UPDATE webhook_cursor c
-		   SET holder = NULL,
-		       expired = c.expired + CASE WHEN w.epoch = m.epoch AND m.done > c.position THEN m.expired ELSE 0 END
-		               + CASE WHEN w.version = m.version AND m.replay > c.replay_position THEN m.replay_expired ELSE 0 END,
-		       position = CASE WHEN w.epoch = m.epoch THEN greatest(c.position, m.done) ELSE c.position END,
-		       replay_position = CASE WHEN w.version <> m.version OR m.replay = 0 THEN c.replay_position
-		                              WHEN m.replay < c.replay_until THEN m.replay END,
-		       replay_until = CASE WHEN w.version = m.version AND m.replay > 0 AND m.replay >= c.replay_until THEN NULL ELSE c.replay_until END
-		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
-		       AS m (w, h, epoch, version, done, replay, expired, replay_expired)
-		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h
-		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder IS NOT DISTINCT FROM $1
-		   AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`) AND `+eventlog.RightClock("$10"),
-		lease, ws, hs, epochs, versions, done, replayed, expired, replayExpired, now)
-	if err != nil {
+	sql := moveCursors(`holder = NULL, `, `
+		   AND EXISTS (SELECT FROM webhook_instance i WHERE i.instance_id = $1 AND `+holds+`) AND `+eventlog.RightClock("$10"))
+	if err := s.limited(ctx, sql, append(cursorArguments(lease, list), now)...); err != nil {
 		return fmt.Errorf("release webhooks: %w", err)
 	}
 	return nil

@@ -278,40 +278,44 @@ func queuePending(b *pgx.Batch, list []scheduler.AttemptRecord, now time.Time) {
 }
 
 func queueCursors(b *pgx.Batch, lease string, list []scheduler.CursorRecord) {
-	if len(list) == 0 {
-		return
+	if len(list) > 0 {
+		b.Queue(moveCursors(``, ` AND w.epoch = m.epoch`), cursorArguments(lease, list)...)
 	}
+}
+
+// moveCursors is an UPDATE of cursors with the cursorArguments that also makes other assignments and
+// has further conditions. Moving a cursor again does nothing, and so counts nothing again. The
+// comparison of the holder uses no index on purpose: a process may hold many webhooks, which would be
+// read for each row.
+func moveCursors(assignments, conditions string) string {
+	return `
+		UPDATE webhook_cursor c
+		   SET ` + assignments + `expired = c.expired + CASE WHEN w.epoch = m.epoch AND m.position > c.position THEN m.expired ELSE 0 END
+		               + CASE WHEN w.version = m.version AND m.replayed > c.replay_position THEN m.replay_expired ELSE 0 END,
+		       position = CASE WHEN w.epoch = m.epoch THEN greatest(c.position, m.position) ELSE c.position END,
+		       replay_position = CASE WHEN w.version <> m.version OR m.replayed = 0 THEN c.replay_position
+		                              WHEN m.replayed < c.replay_until THEN m.replayed END,
+		       replay_until = CASE WHEN w.version = m.version AND m.replayed > 0 AND m.replayed >= c.replay_until THEN NULL ELSE c.replay_until END
+		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
+		       AS m (w, h, epoch, version, position, replayed, expired, replay_expired)
+		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h
+		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder IS NOT DISTINCT FROM $1` + conditions
+}
+
+func cursorArguments(lease string, list []scheduler.CursorRecord) []any {
 	var (
-		n                = len(list)
-		ws, hs           = make([]string, n), make([]string, n)
-		epochs, versions = make([]int, n), make([]int, n)
-		positions        = make([]int64, n)
-		replayed         = make([]*int64, n)
-		expired          = make([]int64, n)
-		replayExpired    = make([]int64, n)
+		n                      = len(list)
+		ws, hs                 = make([]string, n), make([]string, n)
+		epochs, versions       = make([]int, n), make([]int, n)
+		positions, replayed    = make([]int64, n), make([]int64, n)
+		expired, replayExpired = make([]int64, n), make([]int64, n)
 	)
 	for i := range list {
 		c := &list[i]
-		ws[i], hs[i], epochs[i], versions[i], positions[i] = c.Key.WorkspaceID, c.Key.WebhookID, c.Epoch, c.Version, c.Position
+		ws[i], hs[i], epochs[i], versions[i], positions[i], replayed[i] = c.Key.WorkspaceID, c.Key.WebhookID, c.Epoch, c.Version, c.Position, c.Replayed
 		expired[i], replayExpired[i] = c.Expired, c.ReplayExpired
-		if c.Replayed > 0 {
-			replayed[i] = &c.Replayed
-		}
 	}
-	// A repeated record moves no cursor, and so counts nothing again. The comparison of the holder
-	// uses no index on purpose: a process may hold many webhooks, which would be read for each row.
-	b.Queue(`
-		UPDATE webhook_cursor c
-		   SET expired = c.expired + CASE WHEN m.position > c.position THEN m.expired ELSE 0 END
-		               + CASE WHEN m.version = w.version AND m.replayed > c.replay_position THEN m.replay_expired ELSE 0 END,
-		       position = greatest(c.position, m.position),
-		       replay_position = CASE WHEN m.replayed IS NULL OR m.version <> w.version THEN c.replay_position
-		                              WHEN m.replayed < c.replay_until THEN m.replayed END,
-		       replay_until = CASE WHEN m.version = w.version AND m.replayed >= c.replay_until THEN NULL ELSE c.replay_until END
-		  FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
-		       AS m (w, h, epoch, version, position, replayed, expired, replay_expired)
-		  JOIN webhook w ON w.workspace_id = m.w AND w.webhook_id = m.h AND w.epoch = m.epoch
-		 WHERE c.workspace_id = m.w AND c.webhook_id = m.h AND c.holder IS NOT DISTINCT FROM $1`, lease, ws, hs, epochs, versions, positions, replayed, expired, replayExpired)
+	return []any{lease, ws, hs, epochs, versions, positions, replayed, expired, replayExpired}
 }
 
 func queueHealth(b *pgx.Batch, list []scheduler.HealthRecord) {
