@@ -67,9 +67,9 @@ func (r *Reader) Get(ctx context.Context, ask Ask) (*Read, error) {
 		return nil, fmt.Errorf("read %s: %w", ask.Path, err)
 	}
 	request.RequestURI = ask.Path
-	w := &readWriter{header: http.Header{}}
+	w := &memoryWriter{header: http.Header{}}
 	r.api.ServeHTTP(w, request)
-	read := &Read{Status: w.status, Body: w.body.Bytes()}
+	read := &Read{Status: w.status, Body: w.body}
 	if read.Status == http.StatusNotFound {
 		read.Removed, err = r.api.removedRow(ctx, ask)
 	}
@@ -243,17 +243,6 @@ func (noLimit) Take(*access.Key) access.Allowance    { return access.Allowance{O
 func (noLimit) Left(*access.Key) access.Allowance    { return access.Allowance{OK: true} }
 func (noLimit) Refuse(netip.Addr) access.Allowance   { return access.Allowance{OK: true} }
 func (noLimit) Refusals(netip.Addr) access.Allowance { return access.Allowance{OK: true} }
-
-// readWriter keeps an answer in memory.
-type readWriter struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (w *readWriter) Header() http.Header         { return w.header }
-func (w *readWriter) WriteHeader(status int)      { w.status = status }
-func (w *readWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
 
 // warnings drops log lines below the level of a warning.
 type warnings struct{ slog.Handler }

@@ -290,12 +290,12 @@ func (a *API) withoutRequest(p *answer.Error, peer string) (q *request, text []b
 // memoryWriter keeps an answer in memory.
 type memoryWriter struct {
 	header http.Header
+	status int
 	body   []byte
 }
 
-func (w *memoryWriter) Header() http.Header { return w.header }
-
-func (w *memoryWriter) WriteHeader(int) {}
+func (w *memoryWriter) Header() http.Header    { return w.header }
+func (w *memoryWriter) WriteHeader(status int) { w.status = status }
 
 func (w *memoryWriter) Write(p []byte) (int, error) {
 	w.body = append(w.body, p...)
