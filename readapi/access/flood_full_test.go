@@ -33,7 +33,7 @@ func TestFloodTakesLittleMemory(t *testing.T) { // alone, because it measures th
 	if got := l.Refuse(persistent); got.OK {
 		t.Errorf("the persistent one has got through the flood: %+v", got)
 	}
-	if deltas := l.addresses.appendPending(minuteOf(start), nil); len(deltas) > maxSharedAddresses {
+	if deltas := l.addresses.appendPending(nil); len(deltas) > maxSharedAddresses {
 		t.Errorf("%d addresses would be added to the table at once", len(deltas))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"math"
 	"net/netip"
 	"slices"
 	"sync"
@@ -39,8 +40,8 @@ type LimiterConfig struct {
 // goroutines may call its methods.
 type Limiter struct {
 	cfg       LimiterConfig
-	keys      *keyCounts
-	addresses *addressCounts
+	keys      *counts[keySubject]
+	addresses *counts[networkSubject]
 	running   atomic.Bool
 }
 
@@ -66,14 +67,14 @@ func NewLimiter(cfg LimiterConfig) (*Limiter, error) {
 // Take counts one request of a key, unless the key's limit is reached.
 func (l *Limiter) Take(key *Key) Allowance {
 	now := l.cfg.Clock()
-	total, ok := l.keys.take(minuteOf(now), key)
+	total, ok, _ := l.keys.take(minuteOf(now), subjectOf(key), int64(key.RateLimit))
 	return allowance(key.RateLimit, total, ok, now)
 }
 
 // Left returns a key's allowance without counting a request.
 func (l *Limiter) Left(key *Key) Allowance {
 	now := l.cfg.Clock()
-	total := l.keys.total(minuteOf(now), key)
+	total := l.keys.total(minuteOf(now), subjectOf(key))
 	return allowance(key.RateLimit, total, total <= int64(key.RateLimit), now)
 }
 
@@ -82,7 +83,7 @@ func (l *Limiter) Left(key *Key) Allowance {
 // (docs/contract/decisions.md, "Requests", 3: the slow-down is checked before the key).
 func (l *Limiter) Refuse(address netip.Addr) Allowance {
 	now := l.cfg.Clock()
-	total, ok, first := l.addresses.take(minuteOf(now), address, RefusedKeysPerMinute+1)
+	total, ok, first := l.addresses.take(minuteOf(now), networkOf(address), RefusedKeysPerMinute+1)
 	a := allowance(RefusedKeysPerMinute, total, ok, now)
 	a.FirstRefused = first
 	return a
@@ -91,7 +92,7 @@ func (l *Limiter) Refuse(address netip.Addr) Allowance {
 // Refusals returns an address's allowance without counting a refused key.
 func (l *Limiter) Refusals(address netip.Addr) Allowance {
 	now := l.cfg.Clock()
-	total := l.addresses.total(minuteOf(now), address)
+	total := l.addresses.total(minuteOf(now), networkOf(address))
 	return allowance(RefusedKeysPerMinute, total, total <= RefusedKeysPerMinute, now)
 }
 
@@ -133,17 +134,20 @@ type count struct {
 	shared   int64 // of all instances, as last read from the table
 	inFlight int64 // ours, being added to the table
 	pending  int64 // ours, to be added by the next exchange
+	refused  bool  // a take has failed
 }
 
 func (c *count) total() int64 { return c.shared + c.inFlight + c.pending }
 
-// take counts one more unless limit is reached.
-func (c *count) take(limit int64) bool {
+// take counts one more unless limit is reached. first is true the first time that it is.
+func (c *count) take(limit int64) (ok, first bool) {
 	if c.total() >= limit {
-		return false
+		first = !c.refused
+		c.refused = true
+		return false, first
 	}
 	c.pending++
-	return true
+	return true, false
 }
 
 // takePending moves the pending count to in flight and returns it.
@@ -229,7 +233,7 @@ func (l *Limiter) exchange(ctx context.Context, s *exchangeState) (err error) {
 	}
 	defer conn.Release()
 	minute := minuteOf(l.cfg.Clock())
-	deltas := l.addresses.appendPending(minute, l.keys.appendPending(nil))
+	deltas := l.addresses.appendPending(l.keys.appendPending(nil))
 	// Every instance locks the rows in this order, so that no two deadlock.
 	slices.SortFunc(deltas, func(a, b delta) int {
 		return cmp.Or(cmp.Compare(a.workspaceID, b.workspaceID), cmp.Compare(a.subject, b.subject))
@@ -316,271 +320,178 @@ func (l *Limiter) readTable(ctx context.Context, conn *pgxpool.Conn, s *exchange
 // update applies change to the local count for a row of the table.
 func (l *Limiter) update(workspaceID, subject string, minute int64, create bool, change func(*count)) {
 	if workspaceID != noWorkspace {
-		l.keys.update(minute, workspaceID, subject, create, change)
+		l.keys.update(minute, keySubject{workspaceID, subject}, create, change)
 		return
 	}
-	if network, ok := parseNetwork(subject); ok {
-		l.addresses.update(minute, network, create, change)
+	if address, err := netip.ParseAddr(subject); err == nil {
+		l.addresses.update(minute, address.As16(), create, change)
 	}
 }
 
-// addressCounts counts refused keys by address in a table of a fixed size, so that a flood of
-// addresses does not make the process grow. An address takes one of the eight slots of a bucket;
-// when all are taken, it replaces the address with the fewest refused keys. This errs in the
-// callers' favour: callers who keep changing their address cannot be told apart anyway, and an
-// address that keeps sending refused keys keeps its slot.
-type addressCounts struct {
-	seed    maphash.Seed
-	buckets []addressBucket
+// subject is what is counted: a key, or a network.
+type subject interface {
+	comparable
+	// row returns what its row in the table rate_count is found by.
+	row() (workspaceID, subject string)
+}
+
+type keySubject struct{ workspaceID, keyID string }
+
+func subjectOf(key *Key) keySubject { return keySubject{key.WorkspaceID, key.ID} }
+
+func (k keySubject) row() (workspaceID, subject string) { return k.workspaceID, k.keyID }
+
+// networkSubject is what counts as one address: an IPv4 address, or an IPv6 /64 network, which usually
+// belongs to one caller.
+type networkSubject [16]byte
+
+func networkOf(address netip.Addr) (n networkSubject) {
+	address = address.Unmap()
+	if !address.IsValid() {
+		return n
+	}
+	n = address.As16()
+	if address.Is6() {
+		clear(n[8:])
+	}
+	return n
+}
+
+func (n networkSubject) row() (workspaceID, subject string) {
+	return noWorkspace, netip.AddrFrom16(n).Unmap().String()
+}
+
+// counts holds the counts of subjects in the current minute.
+type counts[S subject] struct {
+	seed   maphash.Seed
+	shards []shard[S]
+	room   int // subjects in a shard
+	most   int // subjects that one exchange adds to the table; those with the highest counts go first
+}
+
+type shard[S subject] struct {
+	mu     sync.Mutex
+	minute int64
+	counts map[S]*count
+}
+
+// newKeyCounts counts the requests of keys. Only valid keys are counted, so there are never more
+// counts than keys in use.
+func newKeyCounts() *counts[keySubject] {
+	return &counts[keySubject]{maphash.MakeSeed(), make([]shard[keySubject], 32), math.MaxInt, math.MaxInt}
 }
 
 const (
-	// addressSlots is how many addresses are told apart; they take 4 MiB.
-	addressSlots = 1 << 16
-	bucketSlots  = 8
+	// addressShards and addressRoom bound the addresses that are told apart, which take some 6 MiB.
+	addressShards = 1 << 13
+	addressRoom   = 8
+	// maxSharedAddresses is the most addresses that one exchange adds to the table.
+	maxSharedAddresses = 2000
 )
 
-type addressBucket struct {
-	mu    sync.Mutex
-	slots [bucketSlots]addressSlot
+// newAddressCounts counts refused keys by address. The counts have a bounded size, so that a flood of
+// addresses does not make the process grow. If a shard is full, an address replaces the one with the
+// fewest refused keys. This errs in the callers' favour: callers who keep changing their address
+// cannot be told apart anyway, and an address that keeps sending refused keys keeps its count.
+func newAddressCounts() *counts[networkSubject] {
+	return &counts[networkSubject]{maphash.MakeSeed(), make([]shard[networkSubject], addressShards), addressRoom, maxSharedAddresses}
 }
 
-type addressSlot struct {
-	network [16]byte
-	minute  int64 // the slot is free in all other minutes
-	refused bool  // a take has failed
-	count
+// locked returns the shard of a subject. The caller must unlock it.
+func (c *counts[S]) locked(of S) *shard[S] {
+	s := &c.shards[maphash.Comparable(c.seed, of)%uint64(len(c.shards))]
+	s.mu.Lock()
+	return s
 }
 
-func newAddressCounts() *addressCounts {
-	return &addressCounts{seed: maphash.MakeSeed(), buckets: make([]addressBucket, addressSlots/bucketSlots)}
-}
-
-// networkOf returns what counts as one address: an IPv4 address, or an IPv6 /64 network, which
-// usually belongs to one caller.
-func networkOf(address netip.Addr) [16]byte {
-	address = address.Unmap()
-	if !address.Is6() {
-		if !address.IsValid() {
-			return [16]byte{}
-		}
-		return address.As16()
+// at returns the count of a subject in a minute and creates it if it does not exist. If minute is
+// before the shard's, because the clock was set back, the shard's minute applies. The caller holds
+// mu.
+func (s *shard[S]) at(minute int64, of S, room int) *count {
+	if minute > s.minute || s.counts == nil {
+		s.minute, s.counts = minute, map[S]*count{}
 	}
-	network := address.As16()
-	clear(network[8:])
-	return network
-}
-
-// formatNetwork formats a network as the table rate_count stores it.
-func formatNetwork(network [16]byte) string { return netip.AddrFrom16(network).Unmap().String() }
-
-// parseNetwork is the reverse of formatNetwork.
-func parseNetwork(text string) ([16]byte, bool) {
-	address, err := netip.ParseAddr(text)
-	if err != nil {
-		return [16]byte{}, false
+	c := s.counts[of]
+	if c != nil {
+		return c
 	}
-	return address.As16(), true
-}
-
-func (a *addressCounts) bucket(network [16]byte) *addressBucket {
-	return &a.buckets[maphash.Bytes(a.seed, network[:])%uint64(len(a.buckets))]
-}
-
-// find returns the slot of a network in a minute, or nil. The caller holds mu.
-func (b *addressBucket) find(minute int64, network [16]byte) *addressSlot {
-	for i := range b.slots {
-		if s := &b.slots[i]; s.minute == minute && s.network == network {
-			return s
-		}
-	}
-	return nil
-}
-
-// findOrReplace returns the slot of a network in a minute. A network without a slot gets a free
-// one, or replaces the network with the fewest refused keys. The caller holds mu.
-func (b *addressBucket) findOrReplace(minute int64, network [16]byte) *addressSlot {
-	if s := b.find(minute, network); s != nil {
-		return s
-	}
-	victim := &b.slots[0]
-	for i := range b.slots {
-		s := &b.slots[i]
-		if s.minute != minute {
-			victim = s
-			break
-		}
-		if s.total() < victim.total() {
-			victim = s
-		}
-	}
-	*victim = addressSlot{network: network, minute: minute}
-	return victim
-}
-
-// take counts one refused key unless limit is reached. first is true the first time that the limit
-// refuses this network in the minute.
-func (a *addressCounts) take(minute int64, address netip.Addr, limit int64) (total int64, ok, first bool) {
-	network := networkOf(address)
-	b := a.bucket(network)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := b.findOrReplace(minute, network)
-	ok = s.take(limit)
-	first = !ok && !s.refused
-	s.refused = s.refused || !ok
-	return s.total(), ok, first
-}
-
-func (a *addressCounts) total(minute int64, address netip.Addr) int64 {
-	network := networkOf(address)
-	b := a.bucket(network)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s := b.find(minute, network); s != nil {
-		return s.total()
-	}
-	return 0
-}
-
-// maxSharedAddresses is the most addresses that one exchange adds to the table. Those with the most
-// refused keys go first.
-const maxSharedAddresses = 2000
-
-// appendPending moves the pending counts of the addresses with the most refused keys to deltas.
-func (a *addressCounts) appendPending(minute int64, deltas []delta) []delta {
-	type busy struct {
-		network [16]byte
-		total   int64
-	}
-	var list []busy
-	for i := range a.buckets {
-		b := &a.buckets[i]
-		b.mu.Lock()
-		for j := range b.slots {
-			if s := &b.slots[j]; s.minute == minute && s.pending > 0 {
-				list = append(list, busy{s.network, s.total()})
+	if len(s.counts) >= room {
+		var fewest S
+		least := int64(math.MaxInt64)
+		for other, c := range s.counts {
+			if total := c.total(); total < least {
+				fewest, least = other, total
 			}
 		}
-		b.mu.Unlock()
+		delete(s.counts, fewest)
 	}
-	if len(list) > maxSharedAddresses {
+	c = &count{}
+	s.counts[of] = c
+	return c
+}
+
+// take counts one more of a subject unless limit is reached. first is true the first time that the
+// limit refuses it in the minute.
+func (c *counts[S]) take(minute int64, of S, limit int64) (total int64, ok, first bool) {
+	s := c.locked(of)
+	defer s.mu.Unlock()
+	n := s.at(minute, of, c.room)
+	ok, first = n.take(limit)
+	return n.total(), ok, first
+}
+
+// total returns the count of a subject in a minute without adding to it.
+func (c *counts[S]) total(minute int64, of S) int64 {
+	s := c.locked(of)
+	defer s.mu.Unlock()
+	n := s.counts[of]
+	if minute > s.minute || n == nil {
+		return 0
+	}
+	return n.total()
+}
+
+// appendPending moves the pending counts to deltas.
+func (c *counts[S]) appendPending(deltas []delta) []delta {
+	type busy struct {
+		subject       S
+		minute, total int64
+	}
+	var list []busy
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		for of, n := range s.counts {
+			if n.pending > 0 {
+				list = append(list, busy{of, s.minute, n.total()})
+			}
+		}
+		s.mu.Unlock()
+	}
+	if len(list) > c.most {
 		slices.SortFunc(list, func(x, y busy) int { return cmp.Compare(y.total, x.total) })
-		list = list[:maxSharedAddresses]
+		list = list[:c.most]
 	}
 	for _, l := range list {
-		a.update(minute, l.network, false, func(c *count) {
-			if c.pending > 0 {
-				deltas = append(deltas, delta{workspaceID: noWorkspace, subject: formatNetwork(l.network), minute: minute, n: c.takePending()})
+		c.update(l.minute, l.subject, false, func(n *count) {
+			if n.pending > 0 {
+				workspaceID, subject := l.subject.row()
+				deltas = append(deltas, delta{workspaceID, subject, l.minute, n.takePending()})
 			}
 		})
 	}
 	return deltas
 }
 
-// update changes the count of a network in a minute. A network without a slot gets
-// one if create is true.
-func (a *addressCounts) update(minute int64, network [16]byte, create bool, change func(*count)) {
-	b := a.bucket(network)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := b.find(minute, network)
-	if s == nil && create {
-		s = b.findOrReplace(minute, network)
-	}
-	if s != nil {
-		change(&s.count)
-	}
-}
-
-// keyCounts counts the requests of keys in the current minute. Only valid keys are
-// counted, so there are never more counts than keys in use.
-type keyCounts struct {
-	seed   maphash.Seed
-	shards [32]keyShard
-}
-
-type keyShard struct {
-	mu     sync.Mutex
-	minute int64
-	counts map[string]*keyCount // by key id
-}
-
-type keyCount struct {
-	workspaceID string
-	count
-}
-
-func newKeyCounts() *keyCounts { return &keyCounts{seed: maphash.MakeSeed()} }
-
-func (k *keyCounts) shard(keyID string) *keyShard {
-	return &k.shards[maphash.String(k.seed, keyID)%uint64(len(k.shards))]
-}
-
-// at returns the count of a key in a minute and creates it if it does not exist. If minute is
-// before the shard's, because the clock was set back, the shard's minute applies. The caller holds
-// mu.
-func (s *keyShard) at(minute int64, workspaceID, keyID string) *keyCount {
-	if minute > s.minute || s.counts == nil {
-		s.minute, s.counts = minute, map[string]*keyCount{}
-	}
-	c := s.counts[keyID]
-	if c == nil {
-		c = &keyCount{workspaceID: workspaceID}
-		s.counts[keyID] = c
-	}
-	return c
-}
-
-func (k *keyCounts) take(minute int64, key *Key) (total int64, ok bool) {
-	s := k.shard(key.ID)
-	s.mu.Lock()
+// update changes the count of a subject in a minute. A subject without a count gets one if create is
+// true. Counts of another minute stay unchanged.
+func (c *counts[S]) update(minute int64, of S, create bool, change func(*count)) {
+	s := c.locked(of)
 	defer s.mu.Unlock()
-	c := s.at(minute, key.WorkspaceID, key.ID)
-	ok = c.take(int64(key.RateLimit))
-	return c.total(), ok
-}
-
-// total returns the count of a key in a minute without adding to it.
-func (k *keyCounts) total(minute int64, key *Key) int64 {
-	s := k.shard(key.ID)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.counts[key.ID]
-	if minute > s.minute || c == nil {
-		return 0
-	}
-	return c.total()
-}
-
-// appendPending moves the pending counts of all keys to deltas.
-func (k *keyCounts) appendPending(deltas []delta) []delta {
-	for i := range k.shards {
-		s := &k.shards[i]
-		s.mu.Lock()
-		for id, c := range s.counts {
-			if c.pending > 0 {
-				deltas = append(deltas, delta{workspaceID: c.workspaceID, subject: id, minute: s.minute, n: c.takePending()})
-			}
-		}
-		s.mu.Unlock()
-	}
-	return deltas
-}
-
-// update changes the count of a key in a minute. A key without a count gets one if create is true.
-// Counts of another minute stay unchanged.
-func (k *keyCounts) update(minute int64, workspaceID, keyID string, create bool, change func(*count)) {
-	s := k.shard(keyID)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var c *keyCount
 	if create {
-		c = s.at(minute, workspaceID, keyID)
-	} else {
-		c = s.counts[keyID]
+		s.at(minute, of, c.room)
 	}
-	if c != nil && s.minute == minute {
-		change(&c.count)
+	if n := s.counts[of]; n != nil && s.minute == minute {
+		change(n)
 	}
 }
