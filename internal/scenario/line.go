@@ -1,6 +1,10 @@
 package scenario
 
-import "time"
+import (
+	"time"
+
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+)
 
 // Line is one entry, as it is appended to the log.
 type Line struct {
@@ -19,12 +23,9 @@ type Line struct {
 // AppendNDJSON appends the line as the append command takes it, with its line feed. A
 // zero CreatedAt is left out.
 func (l Line) AppendNDJSON(b []byte) []byte {
-	b = append(b, `{"workspace_id":`...)
-	b = appendText(b, l.WorkspaceID)
-	b = append(b, `,"id":`...)
-	b = appendText(b, l.ID)
-	b = append(b, `,"type":`...)
-	b = appendText(b, l.Type)
+	b = jsonform.AppendString(append(b, `{"workspace_id":`...), l.WorkspaceID)
+	b = jsonform.AppendString(append(b, `,"id":`...), l.ID)
+	b = jsonform.AppendString(append(b, `,"type":`...), l.Type)
 	if !l.CreatedAt.IsZero() {
 		b = append(b, `,"created_at":"`...)
 		b = appendInstant(b, l.CreatedAt.UnixMilli())

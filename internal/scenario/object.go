@@ -1,6 +1,11 @@
 package scenario
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/ledgerfeed/ledgerfeed/domain"
+	"github.com/ledgerfeed/ledgerfeed/domain/jsonform"
+)
 
 // object builds one JSON object in canonical form. Each method appends a field, so a
 // function that writes a type calls them in the order of the catalogue.
@@ -43,31 +48,24 @@ func (o *object) text(name, value string) {
 		return
 	}
 	o.name(name)
-	o.b = appendText(o.b, value)
+	o.b = jsonform.AppendString(o.b, value)
 }
 
 // money writes cents as a decimal string.
 func (o *object) money(name string, cents int64) {
 	o.name(name)
-	o.b = append(o.b, '"')
-	if cents < 0 {
-		o.b = append(o.b, '-')
-		cents = -cents
-	}
-	o.b = strconv.AppendInt(o.b, cents/100, 10)
-	o.b = append(o.b, '.', byte('0'+cents/10%10), byte('0'+cents%10), '"')
+	amount := domain.Money(cents)
+	o.b = amount.AppendJSON(o.b)
 }
 
 // hours writes quarters of an hour as a number in shortest form.
-func (o *object) hours(name string, quarters int64) {
-	o.name(name)
-	o.b = appendHundredths(o.b, quarters*25)
-}
+func (o *object) hours(name string, quarters int64) { o.hundredths(name, quarters*25) }
 
 // hundredths writes a number given in hundredths in shortest form.
 func (o *object) hundredths(name string, v int64) {
 	o.name(name)
-	o.b = appendHundredths(o.b, v)
+	number := domain.OptDecimal{Decimal: domain.Decimal(100 * v)}
+	o.b = number.AppendGiven(o.b)
 }
 
 func (o *object) integer(name string, v int64) {
@@ -115,46 +113,3 @@ func (o *object) openElement() {
 }
 
 func (o *object) closeArray() { o.b = append(o.b, ']') }
-
-// appendHundredths appends v/100 without trailing zeros.
-func appendHundredths(b []byte, v int64) []byte {
-	if v < 0 {
-		b = append(b, '-')
-		v = -v
-	}
-	b = strconv.AppendInt(b, v/100, 10)
-	switch c := v % 100; {
-	case c == 0:
-	case c%10 == 0:
-		b = append(b, '.', byte('0'+c/10))
-	default:
-		b = append(b, '.', byte('0'+c/10), byte('0'+c%10))
-	}
-	return b
-}
-
-// appendText appends s as a JSON string with only the escapes that JSON requires. Of
-// control characters, newline and tab alone occur here, as the log contract allows
-// no others in texts.
-func appendText(b []byte, s string) []byte {
-	b = append(b, '"')
-	from := 0
-	for i := range len(s) {
-		var esc byte
-		switch s[i] {
-		case '"', '\\':
-			esc = s[i]
-		case '\n':
-			esc = 'n'
-		case '\t':
-			esc = 't'
-		default:
-			continue
-		}
-		b = append(b, s[from:i]...)
-		b = append(b, '\\', esc)
-		from = i + 1
-	}
-	b = append(b, s[from:]...)
-	return append(b, '"')
-}

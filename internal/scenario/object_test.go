@@ -1,38 +1,9 @@
 package scenario
 
 import (
-	"bytes"
-	"encoding/json"
 	"testing"
 	"time"
 )
-
-// plainJSON is encoding/json without its escapes for HTML.
-func plainJSON(t testing.TB, v any) string {
-	t.Helper()
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		t.Fatal(err)
-	}
-	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
-}
-
-func TestTextHasOnlyTheEscapesThatJSONRequires(t *testing.T) {
-	t.Parallel()
-	for _, list := range [][]string{
-		{"", `a"b`, `c:\d\`, "two\nlines\tand a tab", "<b>&amp;</b>", "株式会社", "é\u0301", "\""},
-		companyHeads, companyTails, companiesWorldwide, firstNames, lastNames, peopleWorldwide, plans, titles,
-		contactTitles, services, descriptions, marginNotes, creditNotes, streets,
-	} {
-		for _, s := range list {
-			if got, want := string(appendText(nil, s)), plainJSON(t, s); got != want {
-				t.Errorf("%s, want %s", got, want)
-			}
-		}
-	}
-}
 
 func TestObjectForms(t *testing.T) {
 	t.Parallel()

@@ -68,7 +68,6 @@ func (a *agency) appendHistory(ctx context.Context) error {
 	}
 	var (
 		drafts []domain.Draft
-		line   []byte
 		n      int64
 	)
 	flush := func() error {
@@ -85,11 +84,11 @@ func (a *agency) appendHistory(ctx context.Context) error {
 		if n <= head.Position {
 			continue
 		}
-		line = l.AppendNDJSON(line[:0])
-		draft, err := domain.DecodeDraft(line)
+		draft, err := domain.NewDraft(l.WorkspaceID, l.Type, l.Data)
 		if err != nil {
 			return fmt.Errorf("the demo's history, entry %d: %w", n, err)
 		}
+		draft.ID, draft.CreatedAt = l.ID, l.CreatedAt
 		if drafts = append(drafts, draft); len(drafts) == historyBatch {
 			if err := flush(); err != nil {
 				return err
@@ -118,14 +117,10 @@ func (a *agency) publishNew(ctx context.Context, p *product, out io.Writer, logg
 		case <-ticker.C:
 		}
 		l := generator.Next(p.clock())
-		draft, err := domain.DecodeDraft(l.AppendNDJSON(nil))
-		if err != nil {
-			return fmt.Errorf("a new entry of the demo: %w", err)
-		}
 		// The entry's publish time is that of the append, as for any producer; the generator's
 		// own clock only dates the work.
 		for wait := entryInterval; ; wait = min(2*wait, longestWait) {
-			err := p.save(ctx, draft.ID, draft.Type, []byte(draft.Data))
+			err := p.save(ctx, l.ID, l.Type, l.Data)
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -135,6 +130,6 @@ func (a *agency) publishNew(ctx context.Context, p *product, out io.Writer, logg
 			}
 			flow.Sleep(ctx, wait)
 		}
-		fmt.Fprintf(out, "%s  appended %-24s %s\n", p.clock().Local().Format(time.TimeOnly), draft.Type, draft.ID)
+		fmt.Fprintf(out, "%s  appended %-24s %s\n", p.clock().Local().Format(time.TimeOnly), l.Type, l.ID)
 	}
 }
