@@ -4,13 +4,12 @@ import (
 	"bufio"
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/audit"
+	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
@@ -124,22 +123,7 @@ func auditRow(c *audit.Change) []string {
 		string(c.Action), c.ObjectID, c.ObjectName, c.Detail,
 	}
 	for i, cell := range row {
-		row[i] = plainCell(cell)
+		row[i] = pages.NoFormula(cell, false)
 	}
 	return row
-}
-
-// formulaInside matches text that becomes a cell with a formula in a spreadsheet that separates
-// cells by semicolons, as in most of Europe, or by tabs. Quoting the CSV cell does not prevent
-// this: such a spreadsheet sees an opening quote only at the start of a line.
-var formulaInside = regexp.MustCompile(`([;\t\r\n\x{0085}\x{2028}\x{2029}][ "]*)([=+\-@＝＋－＠])`)
-
-// plainCell puts an apostrophe where a spreadsheet would otherwise read a formula. A formula could
-// send data away when somebody opens the file.
-func plainCell(text string) string {
-	text = formulaInside.ReplaceAllString(text, "$1'$2")
-	if first, n := utf8.DecodeRuneInString(text); n > 0 && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {
-		return "'" + text
-	}
-	return text
 }

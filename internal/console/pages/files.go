@@ -209,7 +209,7 @@ func (f *csvFile) add(r record) error {
 		text := c.text(r)
 		switch {
 		case !c.number():
-			text = noFormula(text, f.comma)
+			text = NoFormula(text, f.comma)
 		case f.comma:
 			text = strings.Replace(text, ".", ",", 1)
 		}
@@ -243,11 +243,13 @@ func begin(r *web.Request, name, contentType string) {
 	r.W.WriteHeader(http.StatusOK)
 }
 
-// noFormula puts an apostrophe before text that a spreadsheet would take for a formula, which could
+// NoFormula puts an apostrophe before text that a spreadsheet would take for a formula, which could
 // send data away when the file is opened. It does so inside a cell, too, after characters that a
-// spreadsheet may read as the end of a cell, such as semicolons and tabs. commas says that commas are
-// among them: in a file that separates cells with commas, a cell with a comma is in quotation marks.
-func noFormula(text string, commas bool) string {
+// spreadsheet may read as the end of a cell, such as semicolons and tabs: quoting the cell does not
+// prevent this, because such a spreadsheet sees an opening quote only at the start of a line. commas
+// says that commas are among these characters: in a file that separates cells with commas, a cell with
+// a comma is in quotation marks.
+func NoFormula(text string, commas bool) string {
 	const formulaStarts = "=+-@＝＋－＠"
 	cellEnds := ";\t\r\n\u0085\u2028\u2029"
 	if commas {
@@ -257,6 +259,9 @@ func noFormula(text string, commas bool) string {
 		return text
 	}
 	var b []byte
+	if strings.ContainsAny(text[:1], "\t\r\n") { // spreadsheets may drop these
+		b = append(b, '\'')
+	}
 	starts := true // the start of a cell
 	for _, r := range text {
 		if starts && strings.ContainsRune(formulaStarts, r) {

@@ -30,7 +30,7 @@ func TestNoFormula(t *testing.T) {
 		if commas {
 			ends += ","
 		}
-		got := noFormula(text, commas)
+		got := NoFormula(text, commas)
 		for _, part := range strings.FieldsFunc(got, func(c rune) bool { return strings.ContainsRune(ends, c) }) {
 			if part = strings.TrimLeft(part, ` "`); part != "" && strings.ContainsAny(part[:1], "=+-@") {
 				t.Fatalf("%q begins a formula in %q", part, got)
