@@ -77,28 +77,37 @@ func (e *Env) readSecretKeyFile(db *Database) (string, error) {
 }
 
 func (e *Env) readKeyFile(db *Database, name string) (string, error) {
-	path := db.DataDir(e.Settings.DataDir)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	dir, err := datadir.Make(path)
+	text, err := ReadKeyFile(filepath.Join(db.DataDir(e.Settings.DataDir), name), "if there never was one")
 	if err != nil {
 		return "", fmt.Errorf("cannot read the key for webhooks' secrets: %w", err)
 	}
+	return text, nil
+}
+
+// ReadKeyFile returns the text of a file with keys in the data directory; empty if there is none. An
+// empty file is an error, which says when to remove it.
+func ReadKeyFile(path, remove string) (string, error) {
+	if _, err := os.Stat(filepath.Dir(path)); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	dir, err := datadir.Make(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
 	defer func() { _ = dir.Close() }()
-	text, err := dir.ReadFile(name)
+	text, err := dir.ReadFile(filepath.Base(path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot read the key for webhooks' secrets: %w", err)
+		return "", err
 	}
 	// A person may have put the file back, with an editor of Windows.
 	if text, err = texts.Plain(text); err != nil {
-		return "", fmt.Errorf("cannot read the key for webhooks' secrets from %s: %w", filepath.Join(path, name), err)
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
-		return "", fmt.Errorf("cannot read the key for webhooks' secrets: %s is empty: put the key back from where it is kept, or remove the file if there never was one", filepath.Join(path, name))
+		return "", fmt.Errorf("%s is empty: put the key back from where it is kept, or remove the file %s", path, remove)
 	}
 	return string(text), nil
 }

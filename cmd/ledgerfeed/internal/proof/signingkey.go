@@ -3,7 +3,6 @@
 package proof
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -104,8 +103,11 @@ func Keys(ctx context.Context, e *operate.Env) (*signingkey.Keys, error) {
 func ReadKeys(e *operate.Env) (*signingkey.Keys, error) {
 	text := e.Settings.SigningKey
 	if text == "" && e.Settings.DatabaseURL == "" {
-		var err error
-		if text, err = readFile(e); err != nil {
+		path, err := file(e)
+		if err == nil {
+			text, err = operate.ReadKeyFile(path, "to have another one made")
+		}
+		if err != nil {
 			return nil, fmt.Errorf("cannot read the key that signs: %w", err)
 		}
 	}
@@ -135,33 +137,6 @@ func file(e *operate.Env) (string, error) {
 		return "", fmt.Errorf("LEDGERFEED_DATA_DIR or --data-dir, which is %q: %w", e.Settings.DataDir, err)
 	}
 	return filepath.Join(dir, fileName), nil
-}
-
-// readFile returns the file's text; empty if there is none.
-func readFile(e *operate.Env) (string, error) {
-	path, err := file(e)
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	dir, err := datadir.Make(filepath.Dir(path))
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = dir.Close() }()
-	text, err := dir.ReadFile(fileName)
-	if err != nil {
-		return "", err
-	}
-	if text, err = texts.Plain(text); err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
-	if len(bytes.TrimSpace(text)) == 0 {
-		return "", fmt.Errorf("%s is empty: put the key back from where it is kept, or remove the file to have another one made", path)
-	}
-	return string(text), nil
 }
 
 func newCommand(env *operate.Env) *cobra.Command {
