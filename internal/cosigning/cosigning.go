@@ -30,8 +30,19 @@ import (
 // Gatherer gathers cosignatures while it runs.
 type Gatherer struct {
 	cfg     Config
+	times   times
 	askers  []*asker
 	metrics *metrics
+}
+
+// times are how long a Gatherer waits. Tests shorten them before it runs.
+type times struct {
+	Gather  time.Duration // between two rounds
+	Timeout time.Duration // for one tree at one witness, over several requests
+	Sweep   time.Duration // between two statements of a sweep
+	Rest    time.Duration // between two sweeps
+	Backoff time.Duration // after the first failure; it doubles
+	Longest time.Duration // the longest backoff
 }
 
 // New makes a Gatherer.
@@ -39,25 +50,11 @@ func New(cfg Config) (*Gatherer, error) {
 	if cfg.Pool == nil || cfg.Keys == nil || cfg.Host == "" || cfg.HTTP == nil {
 		return nil, errors.New("cosigning: Config needs a Pool, Keys, a Host and HTTP")
 	}
-	for _, d := range []struct {
-		of    *time.Duration
-		usual time.Duration
-	}{
-		{&cfg.Gather, 100 * time.Millisecond},
-		{&cfg.Timeout, 10 * time.Second},
-		{&cfg.Sweep, time.Second},
-		{&cfg.Rest, 30 * time.Second},
-		{&cfg.Again, 10 * time.Minute},
-		{&cfg.Backoff, time.Second},
-		{&cfg.Longest, time.Minute},
-	} {
-		if *d.of == 0 {
-			*d.of = d.usual
-		}
-	}
-	g := &Gatherer{cfg: cfg, metrics: newMetrics()}
+	g := &Gatherer{cfg: cfg, metrics: newMetrics(), times: times{
+		Gather: 100 * time.Millisecond, Timeout: 10 * time.Second, Sweep: time.Second, Rest: 30 * time.Second, Backoff: time.Second, Longest: time.Minute,
+	}}
 	for i := range cfg.Witnesses {
-		g.askers = append(g.askers, newAsker(&g.cfg, g.metrics, &cfg.Witnesses[i]))
+		g.askers = append(g.askers, newAsker(&g.cfg, &g.times, g.metrics, &cfg.Witnesses[i]))
 	}
 	if cfg.Metrics != nil {
 		for _, c := range g.metrics.collectors() {
@@ -102,7 +99,7 @@ const (
 	agent = "ledgerfeed/1"
 )
 
-// Config configures a Gatherer. Times have defaults.
+// Config configures a Gatherer.
 type Config struct {
 	Pool      pg.DB
 	Witnesses witness.List
@@ -112,19 +109,14 @@ type Config struct {
 	Logger    *slog.Logger
 	Metrics   prometheus.Registerer // nil: none
 	HTTP      http.RoundTripper
-
-	Gather  time.Duration // between two rounds; default 100 ms
-	Timeout time.Duration // for one tree at one witness, over several requests; default 10 s
-	Sweep   time.Duration // between two statements of a sweep; default 1 s
-	Rest    time.Duration // between two sweeps; default 30 s
-	Again   time.Duration // between two requests about a tree that was refused and has not grown; default 10 min
-	Backoff time.Duration // after the first failure; it doubles; default 1 s
-	Longest time.Duration // the longest backoff; default 1 min
 }
 
 // commitTimeout is how long to wait for a tree that was said to grow: its transaction may have
 // failed.
 const commitTimeout = 10 * time.Second
+
+// askAgain is the time between two requests about a tree that was refused and has not grown.
+const askAgain = 10 * time.Minute
 
 // waiting is a workspace that waits for a witness.
 type waiting struct {
@@ -135,6 +127,7 @@ type waiting struct {
 // asker asks one witness.
 type asker struct {
 	cfg     *Config
+	times   *times
 	metrics *metrics
 
 	witness *witness.Named
@@ -156,10 +149,10 @@ type refusal struct {
 
 const noPosition = -1
 
-func newAsker(cfg *Config, m *metrics, w *witness.Named) *asker {
+func newAsker(cfg *Config, t *times, m *metrics, w *witness.Named) *asker {
 	logger := cfg.Logger.With("witness", w.ID())
 	a := &asker{
-		cfg: cfg, metrics: m, witness: w, id: w.ID(), signal: make(chan struct{}, 1), waiting: map[string]waiting{}, refused: map[string]refusal{},
+		cfg: cfg, times: t, metrics: m, witness: w, id: w.ID(), signal: make(chan struct{}, 1), waiting: map[string]waiting{}, refused: map[string]refusal{},
 		outage: flow.Outage{
 			Logger:  logger,
 			Failing: "a witness does not cosign; checkpoints are served without it until it does", Working: "the witness cosigns again",
@@ -230,7 +223,7 @@ func (a *asker) run(ctx context.Context) {
 		}
 		for {
 			// This also bounds how often each tree is asked about. Trees grow about once a second.
-			if !flow.Sleep(ctx, a.cfg.Gather+backoff) {
+			if !flow.Sleep(ctx, a.times.Gather+backoff) {
 				return
 			}
 			batch := a.take()
@@ -247,12 +240,12 @@ func (a *asker) run(ctx context.Context) {
 }
 
 // next returns the backoff after a round: 0 after a success, otherwise twice the one before,
-// between Config.Backoff and Config.Longest.
+// between Backoff and Longest.
 func (a *asker) next(before time.Duration, err error) time.Duration {
 	if err == nil {
 		return 0
 	}
-	return min(max(2*before, a.cfg.Backoff), a.cfg.Longest)
+	return min(max(2*before, a.times.Backoff), a.times.Longest)
 }
 
 // round asks about the trees of some workspaces. An error means that the caller should back off. A
@@ -379,10 +372,10 @@ func (e *proofError) Unwrap() error { return e.err }
 // answered. It returns no error if the witness refuses the tree, because backing off would not
 // help.
 func (a *asker) ask(ctx context.Context, workspaceID string, tree *eventtree.Uncosigned) (answered bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, a.times.Timeout)
 	defer cancel()
 	origin := eventtree.Origin(a.cfg.Host, workspaceID, tree.Sight)
-	if at, refused := a.refusedAt(origin, tree.State.Position); refused && a.cfg.Clock().Sub(at) < a.cfg.Again {
+	if at, refused := a.refusedAt(origin, tree.State.Position); refused && a.cfg.Clock().Sub(at) < askAgain {
 		return false, nil
 	}
 	signed, err := a.cfg.Keys.Sign(origin, tree.State.Text(origin))
@@ -424,7 +417,7 @@ func (a *asker) ask(ctx context.Context, workspaceID string, tree *eventtree.Unc
 }
 
 // refuse records that a tree is not cosigned. It is asked about again when it has grown, or after
-// Config.Again, when the witness's operator may have done something about it.
+// askAgain, when the witness's operator may have done something about it.
 func (a *asker) refuse(ctx context.Context, workspaceID, origin string, tree *eventtree.Uncosigned, why error) error {
 	// Another process may have had a newer checkpoint cosigned meanwhile.
 	_, positions, err := eventtree.ReadUncosigned(ctx, a.cfg.Pool, a.id, a.cfg.Host, []string{workspaceID})
@@ -514,9 +507,9 @@ func (a *asker) sweep(ctx context.Context) {
 		}
 		outage.LogTransition(ctx, err)
 		a.add(0, found...)
-		pause := a.cfg.Sweep
+		pause := a.times.Sweep
 		if after = last; after == "" {
-			pause = a.cfg.Rest
+			pause = a.times.Rest
 		}
 		if !flow.Sleep(ctx, pause) {
 			return

@@ -80,7 +80,7 @@ func TestABadWitnessHurtsOnlyItself(t *testing.T) {
 				t.Cleanup(func() { close(over) })
 				bad.URL = server.URL
 			}
-			g, _ := b.gather(func(c *cosigning.Config) { c.Timeout = 300 * time.Millisecond }, bad, good.named())
+			g, _ := b.gather(func(c *cosigning.Times) { c.Timeout = 300 * time.Millisecond }, bad, good.named())
 			b.build(g)
 			for range 3 {
 				b.append("acme", 2)
@@ -272,7 +272,7 @@ func TestAWitnessThatFailsForOneWorkspace(t *testing.T) {
 		testkit.Eventually(t, func() error { return b.cosigned(id) })
 	}
 	// A pause would outlast the test.
-	g, _ := b.gather(func(c *cosigning.Config) { c.Backoff, c.Longest, c.Gather = time.Hour, time.Hour, 50*time.Millisecond }, named)
+	g, _ := b.gather(func(c *cosigning.Times) { c.Backoff, c.Longest, c.Gather = time.Hour, time.Hour, 50*time.Millisecond }, named)
 	testkit.Eventually(t, func() error { return b.cosigned("beta", w) })
 	for range 3 {
 		b.append("acme", 3)
@@ -333,7 +333,7 @@ func TestATreeThatIsNotAskedAbout(t *testing.T) {
 		testkit.Eventually(t, func() error { return b.cosigned(id) })
 	}
 	// The first sweep finds all of them; another one would come after the test.
-	b.gather(func(c *cosigning.Config) { c.Sweep, c.Rest, c.Gather = time.Hour, time.Hour, 50*time.Millisecond }, named)
+	b.gather(func(c *cosigning.Times) { c.Sweep, c.Rest, c.Gather = time.Hour, time.Hour, 50*time.Millisecond }, named)
 	testkit.Eventually(t, func() error {
 		missing := 0
 		for _, id := range ids {

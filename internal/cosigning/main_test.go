@@ -84,17 +84,18 @@ func (b *bench) build(g *cosigning.Gatherer) {
 }
 
 // gather gathers cosignatures until stop is called or the test ends.
-func (b *bench) gather(change func(*cosigning.Config), witnesses ...witness.Named) (g *cosigning.Gatherer, stop func()) {
+func (b *bench) gather(change func(*cosigning.Times), witnesses ...witness.Named) (g *cosigning.Gatherer, stop func()) {
 	b.t.Helper()
 	b.metrics = prometheus.NewRegistry()
 	cfg := cosigning.Config{
 		Pool: b.pool, Witnesses: witnesses, Keys: b.keys, Host: host, Clock: b.clock.Now, Logger: b.logged.Logger(), Metrics: b.metrics, HTTP: http.DefaultTransport,
-		Gather: time.Millisecond, Sweep: 10 * time.Millisecond, Rest: 20 * time.Millisecond, Backoff: 10 * time.Millisecond, Longest: 20 * time.Millisecond,
-	}
-	if change != nil {
-		change(&cfg)
 	}
 	g = testkit.Must(cosigning.New(cfg))(b.t)
+	t := g.Times()
+	t.Gather, t.Sweep, t.Rest, t.Backoff, t.Longest = time.Millisecond, 10*time.Millisecond, 20*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
+	if change != nil {
+		change(t)
+	}
 	return g, b.run(g.Run)
 }
 
