@@ -12,12 +12,12 @@ const ProgressEvery = 5 * time.Second
 
 // ShowProgress writes a line about the progress of work from time to time until stop
 // is called.
-func ShowProgress(out io.Writer, verb string, every time.Duration, line func(took time.Duration) string) (stop func()) {
+func ShowProgress(out io.Writer, verb string, line func(took time.Duration) string) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	began := time.Now()
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(every)
+		tick := time.NewTicker(ProgressEvery)
 		defer tick.Stop()
 		for {
 			select {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -83,7 +84,7 @@ type running struct {
 	*replay.Replayer
 	env      *operate.Env
 	progress *replay.Progress
-	quiet    func() // ends the progress display; call it before printing
+	quiet    func() // ends the lines about progress; call it before printing the result
 }
 
 // with opens the database, makes a Replay, and shows progress while work runs.
@@ -117,7 +118,7 @@ func with(ctx context.Context, env *operate.Env, verb string, f flags, work func
 		if err != nil {
 			return err
 		}
-		quiet := sync.OnceFunc(showProgress(env.ErrOut, verb, &progress))
+		quiet := sync.OnceFunc(cli.ShowProgress(env.ErrOut, verb, func(took time.Duration) string { return progressLine(&progress, took) }))
 		defer quiet()
 		return work(&running{r, env, &progress, quiet})
 	})
@@ -214,37 +215,21 @@ func readCheckpoint(workspace string, since int64, chain string) (*replay.ChainC
 	return c, nil
 }
 
-// maxHeld is how many differences are held back while progress is displayed. When
-// there are more, they are printed as they are found.
-const maxHeld = 1000
-
 func (r *running) verify(ctx context.Context, q replay.VerifyRequest, kept []keptCheckpoint) error {
 	v := verifyView{Workspaces: []replay.Verification{}, Differences: []replay.Difference{}, Kept: kept}
 	for i := range kept {
 		kept[i].Holds = true // until a difference is found
 	}
 	var writing error
-	flush := func() {
-		r.quiet()
-		for i := range v.Differences {
-			if _, err := fmt.Fprintln(r.env.Out, v.Differences[i].String()); err != nil {
-				writing = err
-			}
-		}
-		v.Differences = nil
-	}
-	many := false
 	err := r.Verify(ctx, q, func(d replay.Difference) {
 		failed(kept, &d)
-		v.Differences = append(v.Differences, d)
-		if many = many || len(v.Differences) > maxHeld; many && !r.env.JSON {
-			flush()
+		if r.env.JSON {
+			v.Differences = append(v.Differences, d)
+		} else if _, err := fmt.Fprintln(r.env.Out, d.String()); err != nil {
+			writing = err
 		}
 	}, func(w replay.Verification) { v.Workspaces = append(v.Workspaces, w) })
 	r.quiet()
-	if !r.env.JSON {
-		flush()
-	}
 	if err := errors.Join(interrupted(ctx, err, "nothing was changed"), writing); err != nil {
 		return err
 	}

@@ -22,9 +22,9 @@ func TestOneOfEach(t *testing.T) {
 		return b.String()
 	}
 	for want, got := range map[string]string{
-		"1 of 1 entry":                      entryCount(&m),
-		"0 of 1 workspace, ":                rateLine(&m, 0),
-		", 1 difference, 1 row written":     rateLine(&m, 0),
+		"1 of 1 entry, ":                    progressLine(&m, 0),
+		"0 of 1 workspace, ":                progressLine(&m, 0),
+		", 1 difference, 1 row written":     progressLine(&m, 0),
 		"the largest workspace has 1 row; ": costLine(&m),
 		"; 1 is larger than --memory":       costLine(&m),
 		"verified 1 workspace: 1 entry, 1 row, 1 difference\n": text(func(b *strings.Builder) error {

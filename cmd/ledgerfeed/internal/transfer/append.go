@@ -168,7 +168,7 @@ func (f *appendFlags) run(ctx context.Context, env *operate.Env, files []string)
 			return err
 		}
 		a := &appender{log: d.Log, restore: f.restore, ids: ids, result: newAppendResult(&newWorkspaces{pool: d.Pool, errOut: env.ErrOut}), meter: &meter{verb: "append", total: lines}}
-		stop := a.meter.show(env.ErrOut, cli.ProgressEvery)
+		stop := a.meter.show(env.ErrOut)
 		err = a.appendAll(ctx, sources)
 		stop()
 		f.personal.warn(env.ErrOut)
@@ -348,7 +348,7 @@ func (f *appendFlags) mayWait(ctx context.Context, d *operate.Deps) error {
 func (f *appendFlags) checkForms(ctx context.Context, sources []*source, now time.Time, out io.Writer, first firstLines) (lines int64, err error) {
 	bad := &lineReport{out: out}
 	checked := &meter{verb: "check"}
-	stop := checked.show(out, cli.ProgressEvery)
+	stop := checked.show(out)
 	defer stop()
 	for _, s := range sources {
 		err := s.each(ctx, func(number int, line []byte, err error) error {

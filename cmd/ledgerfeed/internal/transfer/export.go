@@ -136,7 +136,7 @@ func (x *exporter) run(ctx context.Context) error {
 		}
 	}
 	if !x.follow {
-		stop := x.meter.show(x.messages, cli.ProgressEvery)
+		stop := x.meter.show(x.messages)
 		defer stop()
 		return x.writeNew(ctx)
 	}

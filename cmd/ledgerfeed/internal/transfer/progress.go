@@ -18,8 +18,8 @@ type meter struct {
 }
 
 // show writes a line from time to time until stop is called.
-func (m *meter) show(out io.Writer, every time.Duration) (stop func()) {
-	return cli.ShowProgress(out, m.verb, every, m.line)
+func (m *meter) show(out io.Writer) (stop func()) {
+	return cli.ShowProgress(out, m.verb, m.line)
 }
 
 // line tells the entries done, the rate and, where the total is known, the time left.

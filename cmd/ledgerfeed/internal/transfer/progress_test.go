@@ -1,12 +1,8 @@
 package transfer
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
 func TestMeter(t *testing.T) {
@@ -25,13 +21,4 @@ func TestMeter(t *testing.T) {
 	if got, want := m.line(7*time.Second), "7 entries, 1/s"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	var out testkit.Buffer
-	stop := m.show(&out, time.Millisecond)
-	testkit.Eventually(t, func() error {
-		if text := out.String(); !strings.Contains(text, "export: 7 entries") {
-			return fmt.Errorf("nothing is shown but %q", text)
-		}
-		return nil
-	})
-	stop()
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/domain"
 	"github.com/ledgerfeed/ledgerfeed/eventlog"
-	"github.com/ledgerfeed/ledgerfeed/internal/cli"
 	"github.com/ledgerfeed/ledgerfeed/internal/texts"
 )
 
@@ -219,7 +218,7 @@ func (f *appendFlags) runCheck(ctx context.Context, env *operate.Env, files []st
 			return err
 		}
 		c := &checker{trial: d.Log.NewTrial(f.create), report: &lineReport{out: env.ErrOut}, meter: &meter{verb: "check"}}
-		stop := c.meter.show(env.ErrOut, cli.ProgressEvery)
+		stop := c.meter.show(env.ErrOut)
 		for _, s := range sources {
 			if err = s.each(ctx, func(number int, line []byte, err error) error {
 				n := numbered{source: s.name, number: number}
