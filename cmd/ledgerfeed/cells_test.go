@@ -171,8 +171,11 @@ func TestCells(t *testing.T) {
 	admin := strings.TrimSpace(c.serving.await("for=admin url="))
 	answers(t, admin+"/readyz", http.StatusOK)
 	testkit.Eventually(t, func() error { // the process is ready with one of them
-		if _, text := bodyOf(t, admin+"/metrics"); !strings.Contains(text, `ledgerfeed_ready{cell="a"} 1`) || !strings.Contains(text, `ledgerfeed_ready{cell="b"} 1`) {
-			return errors.New("the metrics lack one of the cells, or it is not ready")
+		_, text := bodyOf(t, admin+"/metrics")
+		for _, metric := range []string{`ledgerfeed_ready{cell="a"} 1`, `ledgerfeed_ready{cell="b"} 1`, `ledgerfeed_workspaces{cell="a"} 1`, `ledgerfeed_workspaces{cell="b"} 1`} {
+			if !strings.Contains(text, metric) {
+				return errors.New("the metrics lack " + metric)
+			}
 		}
 		return nil
 	})

@@ -16,7 +16,6 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/internal/cli"
@@ -87,7 +86,7 @@ func NewCells(ctx context.Context, env *operate.Env, roles []string, migrate boo
 	}
 	registry := prometheus.NewRegistry()
 	c := &Cells{
-		host: &Service{env: env, roles: roles, metrics: registry, gather: registry, pools: NewPools()}, migrate: migrate, format: access.NewFormat(env.Settings.Brand),
+		host: &Service{env: env, roles: roles, metrics: registry, pools: NewPools()}, migrate: migrate, format: access.NewFormat(env.Settings.Brand),
 		secure: strings.HasPrefix(env.Settings.ConsoleAddress(), "https:"), bound: start(ctx, nil),
 	}
 	var err error
@@ -103,8 +102,10 @@ func NewCells(ctx context.Context, env *operate.Env, roles []string, migrate boo
 		// Of the process, so that a cell that never came up has it, too.
 		registry.MustRegister(readyGauge(prometheus.Labels{"cell": one.Name}, p.isReady))
 	}
+	// No cell is prepared yet, so the registry expects no metrics and takes whatever comes later.
+	registry.MustRegister(prometheus.CollectorFunc(c.collect))
 	if err = c.host.prepareProcess(); err == nil {
-		err = c.host.startAdmin(ctx, c.readyz, prometheus.GathererFunc(c.gather))
+		err = c.host.startAdmin(ctx, c.readyz, registry)
 	}
 	if err != nil {
 		c.host.close()
@@ -182,7 +183,7 @@ func (p *part) serve(ctx context.Context, env *operate.Env) error {
 	}
 	registry := prometheus.NewRegistry()
 	s := &Service{
-		env: env, database: db, roles: p.of.host.roles, part: p, pools: NewPools(), gather: registry,
+		env: env, database: db, roles: p.of.host.roles, part: p, pools: NewPools(), registry: registry,
 		metrics: prometheus.WrapRegistererWith(prometheus.Labels{"cell": p.cell.Name}, registry),
 	}
 	defer p.service.Store(nil)
@@ -438,19 +439,13 @@ func (p *part) otherSessions() func() []*session.Store {
 	}
 }
 
-// gather gathers the metrics of the process and of all cells. None of a cell waits for its database.
-func (c *Cells) gather() ([]*dto.MetricFamily, error) {
-	all := prometheus.Gatherers{c.host.gather}
+// collect collects the metrics of the cells that are prepared. None waits for its database.
+func (c *Cells) collect(to chan<- prometheus.Metric) {
 	for _, p := range c.parts {
 		if s := p.service.Load(); s != nil {
-			all = append(all, s.gather)
+			s.registry.Collect(to)
 		}
 	}
-	found, err := all.Gather()
-	if err != nil {
-		return found, fmt.Errorf("gather the metrics: %w", err)
-	}
-	return found, nil
 }
 
 func (c *Cells) readyz(w http.ResponseWriter, r *http.Request) {

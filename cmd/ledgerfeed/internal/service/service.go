@@ -37,8 +37,8 @@ type Service struct {
 	env      *operate.Env
 	database *operate.Database
 	metrics  prometheus.Registerer
-	part     *part               // of a process with several cells; nil: the process has one database
-	gather   prometheus.Gatherer // what metrics registers, of a part or its host
+	part     *part                // of a process with several cells; nil: the process has one database
+	registry *prometheus.Registry // what metrics registers; nil: not of a part
 	served   served
 	notifier *eventlog.Notifier
 	pool     *pg.Pool  // all connections to the database but that for notifications
