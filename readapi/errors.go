@@ -8,8 +8,8 @@ import (
 	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/puddle/v2"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
 	"github.com/ledgerfeed/ledgerfeed/readapi/answer"
 )
@@ -71,7 +71,7 @@ func isUnavailable(err error) bool {
 // closed.
 func isBroken(err error) bool {
 	for _, known := range []error{
-		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, puddle.ErrClosedPool,
+		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, pg.ErrClosed,
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE,
 	} {
 		if errors.Is(err, known) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 	"github.com/ledgerfeed/ledgerfeed/readapi"
 	"github.com/ledgerfeed/ledgerfeed/readapi/access"
@@ -58,7 +59,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 			by(c, pool)
 		}, 503},
 		"a closed pool": {func(c *readapi.Config) {
-			pool, err := pgxpool.New(t.Context(), "postgres://x@127.0.0.1:1/x")
+			pool, err := pg.Open(t.Context(), "postgres://x@127.0.0.1:1/x", pg.Options{Later: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -188,11 +188,17 @@ func (p *places) growLater() {
 	})
 }
 
-// close ends the timer after its next turn.
+// close ends the timer after its next turn. The pool closes after it.
 func (p *places) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
+}
+
+func (p *places) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
 }
 
 // waitsOf returns the waits of a group.

@@ -198,6 +198,9 @@ func (s *Share) Acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return h.Conn, nil
 }
 
+// ErrClosed means that a [Pool] gives no connection because it is closed.
+var ErrClosed = errors.New("the connections to the database are closed")
+
 // take is Acquire for the methods of this file, which give the connection back themselves.
 func (s *Share) take(ctx context.Context) (*held, error) {
 	t := s.pool.waits
@@ -238,6 +241,9 @@ func (s *Share) takeUntraced(ctx context.Context) (*held, error) {
 		}
 		p.places.give(s.group)
 		if !wait {
+			if p.places.isClosed() {
+				err = fmt.Errorf("%w: %w", ErrClosed, err)
+			}
 			return nil, err
 		}
 	}
