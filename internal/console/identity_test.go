@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -17,9 +18,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/console/pages"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
@@ -63,7 +61,9 @@ func newProvider(t *testing.T) *provider {
 		})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &p.key.PublicKey, KeyID: "k", Algorithm: "RS256", Use: "sig"}}})
+		answer(w, map[string]any{"keys": []any{map[string]string{
+			"kty": "RSA", "kid": "k", "alg": "RS256", "use": "sig", "e": "AQAB", "n": base64.RawURLEncoding.EncodeToString(p.key.N.Bytes()),
+		}}})
 	})
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
 		id, secret, _ := r.BasicAuth()
@@ -91,8 +91,10 @@ func (p *provider) token() string {
 		"iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(), "nonce": p.asked.Get("nonce"),
 	}
 	maps.Copy(claims, p.claims)
-	signer := testkit.Must(jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: p.signer}, (&jose.SignerOptions{}).WithHeader("kid", "k")))(p.t)
-	return testkit.Must(jwt.Signed(signer).Claims(claims).Serialize())(p.t)
+	encode := base64.RawURLEncoding.EncodeToString
+	text := encode([]byte(`{"alg":"RS256","kid":"k"}`)) + "." + encode(testkit.Must(json.Marshal(claims))(p.t))
+	sum := sha256.Sum256([]byte(text))
+	return text + "." + encode(testkit.Must(rsa.SignPKCS1v15(nil, p.signer, crypto.SHA256, sum[:]))(p.t))
 }
 
 // signIn goes from the console to the provider and back.
