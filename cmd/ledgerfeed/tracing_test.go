@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,22 +12,25 @@ import (
 	"sync"
 	"testing"
 
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/ledgerfeed/ledgerfeed/internal/testkit"
 )
 
-// otlpReceiver takes traces as a collector does: OTLP over HTTP.
+// span is a span as OTLP writes it in JSON.
+type span struct {
+	Name         string `json:"name"`
+	TraceID      string `json:"traceId"`
+	SpanID       string `json:"spanId"`
+	ParentSpanID string `json:"parentSpanId"`
+}
+
+// otlpReceiver takes traces as a collector does: OTLP over HTTP, in JSON.
 type otlpReceiver struct {
 	t      *testing.T
 	server *httptest.Server
 
 	mu    sync.Mutex
-	spans []*tracepb.Span
-	text  strings.Builder // everything, as JSON
+	spans []span
+	text  strings.Builder // everything
 }
 
 func newOTLPReceiver(t *testing.T) *otlpReceiver {
@@ -40,27 +43,33 @@ func newOTLPReceiver(t *testing.T) *otlpReceiver {
 
 func (r *otlpReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
-	var sent collector.ExportTraceServiceRequest
-	if err != nil || req.URL.Path != "/v1/traces" || req.Header.Get("Authorization") != "Bearer of traces" || proto.Unmarshal(body, &sent) != nil {
+	var sent struct {
+		ResourceSpans []struct {
+			ScopeSpans []struct {
+				Spans []span `json:"spans"`
+			} `json:"scopeSpans"`
+		} `json:"resourceSpans"`
+	}
+	if err != nil || req.URL.Path != "/v1/traces" || req.Header.Get("Authorization") != "Bearer of traces" || json.Unmarshal(body, &sent) != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.text.WriteString(protojson.Format(&sent))
-	for _, resource := range sent.GetResourceSpans() {
-		for _, scope := range resource.GetScopeSpans() {
-			r.spans = append(r.spans, scope.GetSpans()...)
+	r.text.Write(body)
+	for _, resource := range sent.ResourceSpans {
+		for _, scope := range resource.ScopeSpans {
+			r.spans = append(r.spans, scope.Spans...)
 		}
 	}
 }
 
 // named returns the spans of a name.
-func (r *otlpReceiver) named(name string) (found []*tracepb.Span) {
+func (r *otlpReceiver) named(name string) (found []span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.spans {
-		if s.GetName() == name {
+		if s.Name == name {
 			found = append(found, s)
 		}
 	}
@@ -68,7 +77,7 @@ func (r *otlpReceiver) named(name string) (found []*tracepb.Span) {
 }
 
 // one returns the span of a name, which is to be there once.
-func (r *otlpReceiver) one(name string) *tracepb.Span {
+func (r *otlpReceiver) one(name string) span {
 	r.t.Helper()
 	found := r.named(name)
 	if len(found) != 1 {
@@ -76,8 +85,6 @@ func (r *otlpReceiver) one(name string) *tracepb.Span {
 	}
 	return found[0]
 }
-
-func traceOf(s *tracepb.Span) string { return hex.EncodeToString(s.GetTraceId()) }
 
 const (
 	callersTrace   = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -95,7 +102,7 @@ func TestTraces(t *testing.T) {
 	receiver := testkit.NewReceiver(t, nil)
 	settings := []string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT=" + traces.server.URL, "OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer%20of%20traces",
-		"OTEL_TRACES_SAMPLER=parentbased_always_off",
+		"OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_TRACES_SAMPLER=parentbased_always_off",
 		"LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8", "LEDGERFEED_WEBHOOK_CA_FILE=" + testkit.CAFile(t),
 	}
 	run := func(args ...string) string {
@@ -153,23 +160,23 @@ func TestTraces(t *testing.T) {
 	}
 
 	request, appended, delivered := traces.one("GET /v1/invoices"), traces.one("append"), traces.named("webhook attempt")
-	if traceOf(request) != callersTrace || hex.EncodeToString(request.GetParentSpanId()) != callersSpan {
+	if request.TraceID != callersTrace || request.ParentSpanID != callersSpan {
 		t.Errorf("the request's span: %v", request)
 	}
-	if !slices.ContainsFunc(traces.named("SELECT"), func(s *tracepb.Span) bool { return slices.Equal(s.GetParentSpanId(), request.GetSpanId()) }) {
+	if !slices.ContainsFunc(traces.named("SELECT"), func(s span) bool { return s.ParentSpanID == request.SpanID }) {
 		t.Error("the request has no span of a statement")
 	}
-	if traceOf(appended) != producersTrace {
+	if appended.TraceID != producersTrace {
 		t.Errorf("the append's span: %v", appended)
 	}
-	if len(delivered) != 1 || traceOf(delivered[0]) != producersTrace || !slices.Equal(delivered[0].GetParentSpanId(), appended.GetSpanId()) {
+	if len(delivered) != 1 || delivered[0].TraceID != producersTrace || delivered[0].ParentSpanID != appended.SpanID {
 		t.Errorf("the spans of deliveries: %v", delivered)
 	}
 	told := map[string]bool{}
 	for _, message := range receiver.All() {
 		told[message.Header.Get("Traceparent")] = true
 	}
-	if want := "00-" + traceOf(delivered[0]) + "-" + hex.EncodeToString(delivered[0].GetSpanId()) + "-01"; len(told) != 2 || !told[want] {
+	if want := "00-" + delivered[0].TraceID + "-" + delivered[0].SpanID + "-01"; len(told) != 2 || !told[want] {
 		t.Errorf("receivers were told of %v, want %s among them", told, want)
 	}
 	for _, secret := range []string{caller.key, "T0KEN", "whsec_", "a key for all processes", "Blue Door", "420.00", "cl_of_a_customer", "Bearer", "127.0.0.1:"} {
