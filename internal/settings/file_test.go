@@ -61,7 +61,7 @@ secret_key: 0123456789abcdef
 oidc_issuer: https://id.example
 oidc_client_id: console
 oidc_map: ["finance=acme:admin", "support=*:viewer,acme:admin"]
-audit_rate: 7
+whole_lists: 7
 log_level:
 `))
 	if err != nil {
@@ -73,7 +73,7 @@ log_level:
 		t.Fatal(err)
 	}
 	if s.Listen != ":81" || s.Retention != 60*24*time.Hour || len(s.RetrySchedule) != 3 || s.RetrySchedule[2] != 24*time.Hour || len(s.TrustedProxies) != 2 ||
-		len(s.OIDCMap["support"]) != 2 || s.AuditRate != 7 || s.AuditEvery != 48*time.Hour || s.LogLevel != 0 {
+		len(s.OIDCMap["support"]) != 2 || s.WholeLists != 7 || s.AuditEvery != 48*time.Hour || s.LogLevel != 0 {
 		t.Errorf("%+v", s)
 	}
 	list := s.List(environ, f)
@@ -121,9 +121,9 @@ ledgerfeed.yaml, line 5: listen stands in line 4 already`,
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Read([]string{"LEDGERFEED_AUDIT_RATE=0"}, f)
+	_, err = Read([]string{"LEDGERFEED_AUDIT_EVERY=daily"}, f)
 	want := `3 settings are wrong:
-  LEDGERFEED_AUDIT_RATE is "0": want entries and rows a second, 1 or more, such as 5000
+  LEDGERFEED_AUDIT_EVERY is "daily": want a time such as 24h, or 0 for no background verification
   LEDGERFEED_RETENTION is "soon" (ledgerfeed.yaml, line 1): want a time above 0, such as 30d or 720h
   LEDGERFEED_SECRET_KEY has a wrong value, which is not shown (ledgerfeed.yaml, line 2): want one key`
 	if err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -48,8 +48,12 @@ func (s *Settings) List(environ []string, f *File) (list []InForce) {
 	return list
 }
 
-// Mistyped finds variables of an environment that are no settings but look like one. It returns a
-// sentence for each, which names the variable and the setting that may have been meant.
+// gone are settings that became constants. Somebody who still sets one is told, and not asked whether
+// they mean a similar one.
+var gone = []string{"LEDGERFEED_AUDIT_RATE"}
+
+// Mistyped finds variables of an environment that are no settings but look like one, or were one. It
+// returns a sentence for each, which names the variable and the setting that may have been meant.
 func Mistyped(environ []string) (list []string) {
 	const prefix = "LEDGERFEED_"
 	var known []string
@@ -63,7 +67,9 @@ func Mistyped(environ []string) (list []string) {
 		if !ok || slices.Contains(known, name) {
 			continue
 		}
-		if meant, ok := texts.Similar(name, known); ok {
+		if slices.Contains(gone, variable) {
+			list = append(list, "there is no setting "+variable)
+		} else if meant, ok := texts.Similar(name, known); ok {
 			list = append(list, fmt.Sprintf("there is no setting %s; did you mean %s?", variable, prefix+meant))
 		}
 	}

@@ -56,7 +56,6 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_OIDC_MAP":              {"finance", "finance=acme", "finance=acme:boss"},
 	"LEDGERFEED_DRAIN_DELAY":           {"5", "soon", "-7s"},
 	"LEDGERFEED_AUDIT_EVERY":           {"6", "daily", "-1h"},
-	"LEDGERFEED_AUDIT_RATE":            {"0", "fast", "-7"},
 	"LEDGERFEED_RELAY_URL":             {"hunter2.example:4222", "redis://u:hunter2@n1:6379", "nats://u:hunter2@n1:4222/?replicas=9", "nats://", "nats://u:hunter2@n1/?name=a.b", "nats://u:hunter2@n1/?form=whole", "nats://u:hunter2@n1/?envelope=avro"},
 	"LEDGERFEED_METRICS_WORKSPACES":    {"every one", "one;two", tooManyIDs()},
 	"LEDGERFEED_PPROF":                 {"yes", "on", "2"},
@@ -147,15 +146,16 @@ func TestPasswordsInAddresses(t *testing.T) {
 	}
 }
 
-// A variable that looks like a setting is named with the one that may be meant; those
-// that a cluster sets for a service called ledgerfeed are none.
+// A variable that looks like a setting is named with the one that may be meant, and one that was a
+// setting is named alone. Those that a cluster sets for a service called ledgerfeed are none.
 func TestMistyped(t *testing.T) {
 	t.Parallel()
 	got := Mistyped([]string{
-		"LEDGERFEED_LISEN=:80", "LEDGERFEED_SECRETKEY=hunter2", "LEDGERFEED_LISTEN=:80", "PATH=/bin", "LISEN=x",
+		"LEDGERFEED_LISEN=:80", "LEDGERFEED_SECRETKEY=hunter2", "LEDGERFEED_LISTEN=:80", "PATH=/bin", "LISEN=x", "LEDGERFEED_AUDIT_RATE=7",
 		"LEDGERFEED_PORT=tcp://10.0.0.1:80", "LEDGERFEED_SERVICE_HOST=10.0.0.1", "LEDGERFEED_SERVICE_PORT=80", "LEDGERFEED_PORT_8080_TCP_ADDR=10.0.0.1", "LEDGERFEED_TEST_ROLE=x",
 	})
 	want := []string{
+		"there is no setting LEDGERFEED_AUDIT_RATE",
 		"there is no setting LEDGERFEED_LISEN; did you mean LEDGERFEED_LISTEN?",
 		"there is no setting LEDGERFEED_SECRETKEY; did you mean LEDGERFEED_SECRET_KEY?",
 	}

@@ -155,7 +155,6 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_OIDC_CLIENT_ID", s.OIDCIssuer == "" || s.OIDCClientID != ""},
 		{"LEDGERFEED_DRAIN_DELAY", s.DrainDelay >= 0},
 		{"LEDGERFEED_AUDIT_EVERY", s.AuditEvery >= 0},
-		{"LEDGERFEED_AUDIT_RATE", s.AuditRate >= 1},
 		{"LEDGERFEED_RELAY_URL", s.RelayURL == "" || isBroker(s.RelayURL)},
 		{"LEDGERFEED_INGEST_URL", s.IngestURL == "" || isSource(s.IngestURL)},
 		{"LEDGERFEED_INGEST_LISTEN", s.IngestListen == "" || isListenAddress(s.IngestListen)},

@@ -91,7 +91,6 @@ type Settings struct {
 	// DrainDelay is how long serve keeps serving after /readyz says "not ready".
 	DrainDelay time.Duration `env:"LEDGERFEED_DRAIN_DELAY" envDefault:"2s" want:"a time such as 2s, or 0 to stop at once"`
 	AuditEvery time.Duration `env:"LEDGERFEED_AUDIT_EVERY" envDefault:"24h" want:"a time such as 24h, or 0 for no background verification"`
-	AuditRate  int           `env:"LEDGERFEED_AUDIT_RATE" envDefault:"5000" want:"entries and rows a second, 1 or more, such as 5000"`
 
 	// The relay (docs/operations/relay.md), for processes with the role relay.
 	RelayURL string `env:"LEDGERFEED_RELAY_URL" secret:"true" want:"an address such as nats://n1.example.com:4222,n2.example.com:4222/?replicas=3, perhaps with name=, form= and envelope= (docs/operations/relay.md)"`

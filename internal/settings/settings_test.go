@@ -41,7 +41,7 @@ func TestEverySettingIsRead(t *testing.T) {
 		"LEDGERFEED_RETRY_SCHEDULE=1s,2m", "LEDGERFEED_TURN_OFF_AFTER=3s", "LEDGERFEED_SECRET_OVERLAP=1h", "LEDGERFEED_WEBHOOK_TIMEOUT=2s",
 		"LEDGERFEED_WEBHOOK_ALLOW=127.0.0.0/8,::1/128", "LEDGERFEED_WEBHOOK_CA_FILE=/x.pem", "LEDGERFEED_SMTP_URL=smtp://u:p@mail.acme.example:25?tls=required", "LEDGERFEED_MAIL_FROM=billing@acme.example",
 		"LEDGERFEED_OIDC_ISSUER=https://id.acme.example", "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_SECRET=shh", "LEDGERFEED_OIDC_SCOPES=groups,roles",
-		"LEDGERFEED_OIDC_CLAIM=roles", "LEDGERFEED_OIDC_MAP=finance=acme:admin", "LEDGERFEED_DRAIN_DELAY=0s", "LEDGERFEED_AUDIT_EVERY=0", "LEDGERFEED_AUDIT_RATE=7",
+		"LEDGERFEED_OIDC_CLAIM=roles", "LEDGERFEED_OIDC_MAP=finance=acme:admin", "LEDGERFEED_DRAIN_DELAY=0s", "LEDGERFEED_AUDIT_EVERY=0",
 		"LEDGERFEED_LOG_FORMAT=json", "LEDGERFEED_LOG_LEVEL=error", "LEDGERFEED_PPROF=true", "LEDGERFEED_METRICS_WORKSPACES=acme, beta,acme",
 		"LEDGERFEED_CONSOLE_EMBED_ORIGINS=https://App.acme.example:8443/, http://localhost:3000", "LEDGERFEED_CONSOLE_NAME=Acme", "LEDGERFEED_CONSOLE_ACCENT=#1d4ed8", "LEDGERFEED_CONSOLE_LOGO=/logo.svg",
 		"LEDGERFEED_WHOLE_LISTS=7", "LEDGERFEED_WHOLE_LIST_TIMEOUT=1h", "LEDGERFEED_WHOLE_LIST_STALL=7s",
@@ -118,7 +118,7 @@ func TestWrongValues(t *testing.T) {
 		"LEDGERFEED_TRUSTED_PROXIES=127.0.0.1", "LEDGERFEED_RETENTION=0", "LEDGERFEED_RETENTION=30 days",
 		"LEDGERFEED_RETRY_SCHEDULE=soon", "LEDGERFEED_TURN_OFF_AFTER=-1s", "LEDGERFEED_SECRET_OVERLAP=0s", "LEDGERFEED_WEBHOOK_TIMEOUT=10", "LEDGERFEED_WEBHOOK_ALLOW=all",
 		"LEDGERFEED_OIDC_ISSUER=accounts", "LEDGERFEED_OIDC_MAP=finance", "LEDGERFEED_DRAIN_DELAY=-1s", "LEDGERFEED_AUDIT_EVERY=daily",
-		"LEDGERFEED_AUDIT_RATE=0", "LEDGERFEED_AUDIT_RATE=fast", "LEDGERFEED_LOG_FORMAT=xml", "LEDGERFEED_LOG_LEVEL=loud",
+		"LEDGERFEED_WHOLE_LISTS=0", "LEDGERFEED_WHOLE_LISTS=all", "LEDGERFEED_LOG_FORMAT=xml", "LEDGERFEED_LOG_LEVEL=loud",
 	} {
 		_, err := Read([]string{"LEDGERFEED_OIDC_ISSUER=https://id.example", "LEDGERFEED_OIDC_CLIENT_ID=console", c}, nil)
 		variable, value, _ := strings.Cut(c, "=")
@@ -147,12 +147,12 @@ func TestWrongValues(t *testing.T) {
 // All faults are reported at once, each once.
 func TestAllFaultsAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := Read([]string{"LEDGERFEED_RETENTION=soon", "LEDGERFEED_BRAND=9x", "LEDGERFEED_AUDIT_RATE=0", "LEDGERFEED_LOG_LEVEL=loud"}, nil)
+	_, err := Read([]string{"LEDGERFEED_RETENTION=soon", "LEDGERFEED_BRAND=9x", "LEDGERFEED_WHOLE_LISTS=0", "LEDGERFEED_LOG_LEVEL=loud"}, nil)
 	want := `4 settings are wrong:
-  LEDGERFEED_AUDIT_RATE is "0": want entries and rows a second, 1 or more, such as 5000
   LEDGERFEED_BRAND is "9x": want a letter, then at most 31 letters, digits or hyphens, such as ACME
   LEDGERFEED_LOG_LEVEL is "loud": want debug, info, warn or error
-  LEDGERFEED_RETENTION is "soon": want a time above 0, such as 30d or 720h`
+  LEDGERFEED_RETENTION is "soon": want a time above 0, such as 30d or 720h
+  LEDGERFEED_WHOLE_LISTS is "0": want a number of lists from 1 to 1000, such as 4`
 	var wrong *Error
 	if !errors.As(err, &wrong) || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)

@@ -33,7 +33,7 @@ type AuditorConfig struct {
 
 	Notify eventlog.NotifyFunc // called with workspaces whose rows were rebuilt; nil: nobody is notified
 
-	Rate int           // the most entries and rows per second; default 5,000
+	Rate int           // the most entries and rows per second; default auditRate
 	Idle time.Duration // before the first audit, and while no workspace is due; default a minute
 
 	Memory int64 // see Config.Memory
@@ -73,6 +73,10 @@ const (
 	retryAfter = time.Hour // after an audit that failed
 	maxLogged  = 10        // the most differences of a workspace that are logged one by one
 
+	// auditRate is a twentieth of what verify does without a limit (docs/benchmarks.md), so that readers
+	// and producers do not notice an audit, and a day is still enough for 400 million entries and rows.
+	auditRate = 5000
+
 	// sooner divides Every for workspaces that differed in their last audit.
 	sooner = 24
 )
@@ -83,7 +87,7 @@ func NewAuditor(cfg AuditorConfig) (*Auditor, error) {
 		return nil, errors.New("replay: AuditorConfig needs a Pool, a Clock and a Logger")
 	}
 	cfg.Every = cmp.Or(cfg.Every, 24*time.Hour)
-	cfg.Rate = cmp.Or(cfg.Rate, 5000)
+	cfg.Rate = cmp.Or(cfg.Rate, auditRate)
 	cfg.Idle = cmp.Or(cfg.Idle, time.Minute)
 	a := &Auditor{
 		cfg: cfg,

@@ -333,7 +333,7 @@ func (s *Service) prepareProjector(ctx context.Context, control *pg.Share) error
 	}
 	auditor, err := replay.NewAuditor(replay.AuditorConfig{
 		Pool: s.shared.With(replay.PoolSettings()), Changes: s.share(verification, replay.PoolSettings()), Sessions: s.share(sessions, replay.PoolSettings()), Direct: s.database.Direct, Clock: s.env.Clock, Logger: s.env.Logger, Metrics: s.metrics, Rules: s.env.Rules,
-		Every: s.env.Settings.AuditEvery, ConvertOnly: s.env.Settings.AuditEvery == 0, Rate: s.env.Settings.AuditRate, Notify: s.notifier.Notify,
+		Every: s.env.Settings.AuditEvery, ConvertOnly: s.env.Settings.AuditEvery == 0, Notify: s.notifier.Notify,
 		Memory: auditMemory(debug.SetMemoryLimit(-1), databases),
 	})
 	if err != nil {
