@@ -322,7 +322,7 @@ func TestAWaitEndsWithWhatItWaitedFor(t *testing.T) {
 func TestACopyThatFails(t *testing.T) {
 	t.Parallel()
 	r := newCopied(t)
-	from := testkit.Must(standby.New(standby.Config{URL: r.standby.URL(), Primary: r.pool, MaxLag: time.Second, Logger: r.config.Logger}))(t)
+	from := testkit.Must(standby.New(standby.Config{URL: r.standby.URL(), Primary: r.pool, Logger: r.config.Logger}))(t)
 	runs(t, from.Run)
 	r.copy.Usable, r.copy.Alive = from.Usable, from.Alive
 	r.pools(func(o pg.Options) (testkit.DB, error) { return from.Open(t.Context(), o) })

@@ -18,7 +18,6 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_LISTEN_DATABASE_URL":   nil,
 	"LEDGERFEED_CELLS":                 nil,
 	"LEDGERFEED_READ_DATABASE_URL":     {"standby1:5432", "postgres://a:hunter2@r1:port/x", "postgres://a:hunter2@r1/x postgres://b@r1/x"},
-	"LEDGERFEED_READ_MAX_LAG":          {"2", "499ms", "2h"},
 	"LEDGERFEED_PROJECT_COMMIT":        {"local", "off", "true"},
 	"LEDGERFEED_DATA_DIR":              nil,
 	"LEDGERFEED_LISTEN":                {"8080", "localhost", "http://127.0.0.1:99"},

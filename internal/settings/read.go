@@ -128,7 +128,6 @@ func (s *Settings) check() (wrong []string) {
 	}{
 		{"LEDGERFEED_POOLER", s.Pooler == "" || s.DatabaseURL != ""},
 		{"LEDGERFEED_READ_DATABASE_URL", s.ReadURL == "" || s.DatabaseURL != "" && standby.ValidURL(s.ReadURL)},
-		{"LEDGERFEED_READ_MAX_LAG", s.ReadMaxLag >= standby.LeastMaxLag && s.ReadMaxLag <= standby.MostMaxLag},
 		{"LEDGERFEED_PROJECT_COMMIT", s.ProjectCommit == "on" || s.ProjectCommit == "remote_apply"},
 		{"LEDGERFEED_LISTEN", isListenAddress(s.Listen)},
 		{"LEDGERFEED_CONSOLE_LISTEN", isListenAddress(s.ConsoleListen)},

@@ -30,9 +30,6 @@ type Settings struct {
 	ListenURL   string      `env:"LEDGERFEED_LISTEN_DATABASE_URL" secret:"true"` // bypasses the pooler; empty: nothing bypasses it
 	ReadURL     string      `env:"LEDGERFEED_READ_DATABASE_URL" secret:"true" want:"the address of standbys of the database at DATABASE_URL, such as postgres://user:password@standby:5432/name"`
 
-	// ReadMaxLag is how far behind a standby may be to be read from.
-	ReadMaxLag time.Duration `env:"LEDGERFEED_READ_MAX_LAG" envDefault:"2s" want:"a time from 500ms to 1m, such as 2s"`
-
 	// ProjectCommit is PostgreSQL's synchronous_commit for the projector's commits.
 	ProjectCommit string `env:"LEDGERFEED_PROJECT_COMMIT" envDefault:"on" want:"remote_apply, or on"`
 

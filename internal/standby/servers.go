@@ -73,6 +73,7 @@ var (
 	errNoMark        = errors.New("the primary has not said for too long where its write-ahead log ends")
 	errNotRecovering = errors.New("it is no standby: it takes writes itself (it was promoted, or the address is that of a primary)")
 	errOtherSystem   = errors.New("it is a standby of another database cluster: its system identifier is not that of the primary")
+	errBehind        = fmt.Errorf("it has not replayed what the primary had %v ago", MaxLag)
 )
 
 // lostError means that a server was not reached or did not answer.
@@ -93,13 +94,6 @@ type timelineError struct{ standby, primary int64 }
 func (e *timelineError) Error() string {
 	return fmt.Sprintf("it follows timeline %d, and the primary is on %d: it did not follow when another server became the primary "+
 		"(an account without pg_read_all_stats sees that it does only after its next checkpoint)", e.standby, e.primary)
-}
-
-// behindError means that a server is too far behind the primary.
-type behindError struct{ maxLag time.Duration }
-
-func (e *behindError) Error() string {
-	return fmt.Sprintf("it has not replayed what the primary had %v ago (LEDGERFEED_READ_MAX_LAG)", e.maxLag)
 }
 
 // describe returns the text of an error without addresses and accounts.

@@ -1,7 +1,7 @@
 // Package standby lets answers be read from streaming standbys of the database. They are reached at
 // one address: a standby's, or a load balancer's in front of several.
 //
-// Readers never see data older than Config.MaxLag. Four times a second, the primary is asked where
+// Readers never see data older than MaxLag. Four times a second, the primary is asked where
 // its write-ahead log ends: a mark. A server that has replayed its log up to a mark shows
 // everything that was committed before the mark was taken. So before a connection is used for
 // reads, its server is asked how far it has replayed. The connection is refused if that is less
@@ -30,21 +30,18 @@ import (
 
 // Config configures an Address. All fields but Metrics are required.
 type Config struct {
-	URL     string        // of the standbys
-	Primary pg.DB         // asked for the end of its write-ahead log: one short statement at a time
-	MaxLag  time.Duration // from LeastMaxLag to MostMaxLag
+	URL     string // of the standbys
+	Primary pg.DB  // asked for the end of its write-ahead log: one short statement at a time
 	Logger  *slog.Logger
 
 	// Metrics registers the collectors; nil: they are not registered.
 	Metrics prometheus.Registerer
 }
 
-// Bounds of Config.MaxLag. The primary is asked several times within the lower one, and its answers
-// are kept for the upper one.
-const (
-	LeastMaxLag = 500 * time.Millisecond
-	MostMaxLag  = time.Minute
-)
+// MaxLag is how far behind a standby may be to be read from. The primary is asked eight times
+// within it, so that a slow answer or two send no reads to the primary, and readers without a cursor
+// do not notice two seconds.
+const MaxLag = 2 * time.Second
 
 const (
 	// every is how often the primary and one of the standbys are asked.
@@ -84,8 +81,8 @@ func New(cfg Config) (*Address, error) {
 	if err != nil {
 		return nil, errURL // the error may show a password
 	}
-	if cfg.Primary == nil || cfg.Logger == nil || cfg.MaxLag < LeastMaxLag || cfg.MaxLag > MostMaxLag {
-		return nil, errors.New("standby: Config needs a Primary, a Logger, and a MaxLag from half a second to a minute")
+	if cfg.Primary == nil || cfg.Logger == nil {
+		return nil, errors.New("standby: Config needs a Primary and a Logger")
 	}
 	name := net.JoinHostPort(parsed.Host, strconv.Itoa(int(parsed.Port)))
 	a := &Address{cfg: cfg, name: name, state: State{Name: name, Problem: "it was not looked at yet"}}
@@ -236,7 +233,7 @@ func (a *Address) keep(m mark) {
 func (a *Address) marksNow() ([]mark, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for len(a.marks) > 0 && time.Since(a.marks[0].at) > a.cfg.MaxLag-trusted {
+	for len(a.marks) > 0 && time.Since(a.marks[0].at) > MaxLag-trusted {
 		a.marks = a.marks[1:]
 	}
 	if len(a.marks) == 0 {
@@ -264,7 +261,7 @@ func (a *Address) look(ctx context.Context, conn *pgx.Conn) (behind time.Duratio
 	case is.timeline != newest.timeline:
 		return 0, &timelineError{is.timeline, newest.timeline}
 	case is.replayed < marks[0].end:
-		return 0, &behindError{a.cfg.MaxLag}
+		return 0, errBehind
 	}
 	for _, m := range marks {
 		if m.end <= is.replayed {
@@ -307,7 +304,7 @@ func Look(ctx context.Context, cfg Config) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	limited, cancel := context.WithTimeout(ctx, cfg.MaxLag+askTimeout)
+	limited, cancel := context.WithTimeout(ctx, MaxLag+askTimeout)
 	defer cancel()
 	defer a.disconnect(ctx)
 	for {

@@ -40,7 +40,7 @@ func openPool(t *testing.T, address string) testkit.DB {
 func follow(t *testing.T, primary testkit.DB, address string) *followed {
 	t.Helper()
 	f := &followed{t: t}
-	f.Address = testkit.Must(standby.New(standby.Config{URL: address, Primary: primary, Logger: f.log.Logger(), MaxLag: time.Second}))(t)
+	f.Address = testkit.Must(standby.New(standby.Config{URL: address, Primary: primary, Logger: f.log.Logger()}))(t)
 	f.pool = testkit.Must(f.Open(t.Context(), pg.Options{MaxConns: 2}))(t)
 	t.Cleanup(f.pool.Close)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -106,7 +106,7 @@ func TestNothingIsOlderThanMaxLag(t *testing.T) {
 		testkit.Eventually(t, func() error {
 			asked := time.Now()
 			if got, err := f.newest(); err == nil {
-				if got < n && asked.Sub(written) > time.Second {
+				if got < n && asked.Sub(written) > standby.MaxLag {
 					t.Errorf("%s: shows %d %v after %d was written", name, got, asked.Sub(written), n)
 					return nil
 				}
@@ -149,10 +149,10 @@ func TestSeveralBehindOneAddress(t *testing.T) {
 		asked := time.Now()
 		got, err := f.newest()
 		switch {
-		case err == nil && got < 1 && asked.Sub(written) > time.Second:
+		case err == nil && got < 1 && asked.Sub(written) > standby.MaxLag:
 			t.Errorf("shows %d %v after 1 was written", got, asked.Sub(written))
 			return nil
-		case err == nil && got == 1 && asked.Sub(written) > time.Second && f.State().Used:
+		case err == nil && got == 1 && asked.Sub(written) > standby.MaxLag && f.State().Used:
 			shown++
 		}
 		if shown < 20 {
@@ -256,7 +256,7 @@ func TestLook(t *testing.T) {
 	t.Parallel()
 	server := replication.Start(t)
 	primary, copied := openPool(t, server.URL()), server.Replica()
-	cfg := standby.Config{URL: copied.URL(), Primary: primary, Logger: testkit.Discard(), MaxLag: 500 * time.Millisecond}
+	cfg := standby.Config{URL: copied.URL(), Primary: primary, Logger: testkit.Discard()}
 	testkit.Eventually(t, func() error {
 		if is := testkit.Must(standby.Look(t.Context(), cfg))(t); !is.Used {
 			return fmt.Errorf("%+v", is)

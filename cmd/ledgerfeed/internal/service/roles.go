@@ -487,7 +487,7 @@ func listOptions(set *settings.Settings) pg.Options {
 
 // standbyConfig is how the standbys of the settings are followed.
 func standbyConfig(env *operate.Env, pool pg.DB, logger *slog.Logger) standby.Config {
-	return standby.Config{URL: env.Settings.ReadURL, Primary: pool, MaxLag: env.Settings.ReadMaxLag, Logger: logger}
+	return standby.Config{URL: env.Settings.ReadURL, Primary: pool, Logger: logger}
 }
 
 // followStandbys follows the standbys of the settings, if a role reads from them.
