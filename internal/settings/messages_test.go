@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -56,7 +55,6 @@ var wrongValues = map[string][]string{
 	"LEDGERFEED_DRAIN_DELAY":           {"5", "soon", "-7s"},
 	"LEDGERFEED_AUDIT_EVERY":           {"6", "daily", "-1h"},
 	"LEDGERFEED_RELAY_URL":             {"hunter2.example:4222", "redis://u:hunter2@n1:6379", "nats://u:hunter2@n1:4222/?replicas=9", "nats://", "nats://u:hunter2@n1/?name=a.b", "nats://u:hunter2@n1/?form=whole", "nats://u:hunter2@n1/?envelope=avro"},
-	"LEDGERFEED_METRICS_WORKSPACES":    {"every one", "one;two", tooManyIDs()},
 	"LEDGERFEED_PPROF":                 {"yes", "on", "2"},
 	"LEDGERFEED_LOG_FORMAT":            {"xml", "JSON", "logfmt"},
 	"LEDGERFEED_LOG_LEVEL":             {"trace", "5", "loud"},
@@ -75,15 +73,6 @@ var partners = map[string]string{
 	"LEDGERFEED_TLS_CERT": "LEDGERFEED_TLS_KEY=/key.pem", "LEDGERFEED_TLS_KEY": "LEDGERFEED_TLS_CERT=/cert.pem",
 	"LEDGERFEED_SMTP_URL": "LEDGERFEED_MAIL_FROM=billing@acme.example", "LEDGERFEED_MAIL_FROM": "LEDGERFEED_SMTP_URL=smtp://mail.acme.example",
 	"LEDGERFEED_OIDC_ISSUER": "LEDGERFEED_OIDC_CLIENT_ID=console", "LEDGERFEED_OIDC_CLIENT_ID": "LEDGERFEED_OIDC_ISSUER=https://id.acme.example",
-}
-
-// tooManyIDs are one id more than there may be.
-func tooManyIDs() string {
-	list := make([]string, maxWorkspaceIDs+1)
-	for i := range list {
-		list[i] = fmt.Sprint("w", i)
-	}
-	return strings.Join(list, ",")
 }
 
 // exampleIn is the example of a form: what stands after "such as", or the first of the

@@ -102,9 +102,6 @@ type Settings struct {
 	// CreateWorkspaces lets append and ingest create workspaces that do not exist yet.
 	CreateWorkspaces bool `env:"LEDGERFEED_CREATE_WORKSPACES" envDefault:"false" want:"true or false"`
 
-	// MetricsWorkspaces lists the workspaces that have metrics of their own.
-	MetricsWorkspaces workspaceIDs `env:"LEDGERFEED_METRICS_WORKSPACES" want:"at most 100 ids of workspaces, such as acme, separated by commas"`
-
 	// PProf offers profiles of the process on the admin listener.
 	PProf bool `env:"LEDGERFEED_PPROF" envDefault:"false" want:"true or false"`
 

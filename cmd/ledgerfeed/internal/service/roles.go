@@ -175,7 +175,7 @@ func (s *Service) prepareRoles(ctx context.Context) (err error) {
 		return err
 	}
 	s.metrics.MustRegister(Notifications(s.notifier)...)
-	state, err := NewState(s.shared, s.env.Logger, s.metrics, s.env.Settings.MetricsWorkspaces)
+	state, err := NewState(s.shared, s.env.Logger, s.metrics)
 	if err != nil {
 		return err
 	}
