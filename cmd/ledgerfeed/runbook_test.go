@@ -74,6 +74,7 @@ type tried struct {
 	alert, url, admin, api string
 	serving                *process
 	settings               []string
+	files                  int // the limit of open files; 0: that of this process
 	conn                   *pgx.Conn
 	cases                  *cases
 }
@@ -140,6 +141,9 @@ func (x *tried) serve(roles string) {
 	x.Helper()
 	c := command(x.T, x.url, "serve", "--roles", roles)
 	c.Env = append(c.Env, x.settings...)
+	if x.files > 0 {
+		c = fewDescriptors(x.T, c, x.files)
+	}
 	x.serving = startProcess(x.T, c)
 	x.admin = strings.TrimSpace(x.serving.await("for=admin url="))
 	if strings.Contains(roles, "api") {

@@ -213,7 +213,7 @@ func tryPoolBusy(x *tried) {
 }
 
 func tryConnectionsRefused(x *tried) {
-	x.settings = []string{"LEDGERFEED_MAX_CONNECTIONS=16"} // 8 from one address
+	x.files = 128 // so that the API has 36 connections, 18 of them from one address
 	x.serve("api,project")
 	x.runAlso("status", "--wait")
 	key := newCaller(x.T, x.url, x.api, "acme").key
@@ -228,9 +228,9 @@ func tryConnectionsRefused(x *tried) {
 	after := scrapeOf(x.T, x.admin)
 	x.judge("sound", before, after, false)
 	_, unlock := x.lock("invoice")
-	first := x.crowd(8, key)
+	first := x.crowd(18, key)
 	x.heldUp(1, "500ms") // all have a request under way, and make no room
-	more := x.crowd(4, key)
+	more := x.crowd(8, key)
 	broken := x.until(`ledgerfeed_connections_refused_total{listener="api"`, above(0))
 	unlock()
 	first()
@@ -239,12 +239,12 @@ func tryConnectionsRefused(x *tried) {
 	x.serving.await("connections are refused")
 	x.serving.stop()
 	x.hasOnItsPage("`LEDGERFEED_TRUSTED_PROXIES`")
-	x.settings = append(x.settings, "LEDGERFEED_TRUSTED_PROXIES=127.0.0.0/8")
+	x.settings = []string{"LEDGERFEED_TRUSTED_PROXIES=127.0.0.0/8"}
 	x.serve("api,project")
 	before = x.until("ledgerfeed_ready", above(0))
 	_, unlock = x.lock("invoice")
-	failed := x.crowd(12, key)
-	after = x.until(`ledgerfeed_connections{listener="api"`, above(11))
+	failed := x.crowd(24, key)
+	after = x.until(`ledgerfeed_connections{listener="api"`, above(23))
 	unlock()
 	if n := failed(); n > 0 {
 		x.Errorf("%d requests failed through a proxy that is trusted", n)

@@ -100,9 +100,9 @@ log_level:
 func TestWrongFile(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"listn: :80\nretention: {a: b}\nx: 1\nlisten: :1\nlisten: :2": `ledgerfeed.yaml, line 1: there is no setting listn; did you mean listen?
+		"listn: :80\nretention: {a: b}\nmax_connections: 1\nlisten: :1\nlisten: :2": `ledgerfeed.yaml, line 1: there is no setting listn; did you mean listen?
 ledgerfeed.yaml, line 2: retention: want a value, or a list of values
-ledgerfeed.yaml, line 3: there is no setting x
+ledgerfeed.yaml, line 3: there is no setting max_connections
 ledgerfeed.yaml, line 5: listen stands in line 4 already`,
 		"- listen":         "ledgerfeed.yaml, line 1: want settings such as listen: 127.0.0.1:8080, one a line",
 		"listen: [a, [b]]": "ledgerfeed.yaml, line 1: listen: want a value, or a list of values",

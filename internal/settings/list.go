@@ -50,7 +50,7 @@ func (s *Settings) List(environ []string, f *File) (list []InForce) {
 
 // gone are settings that became constants. Somebody who still sets one is told, and not asked whether
 // they mean a similar one.
-var gone = []string{"LEDGERFEED_AUDIT_RATE", "LEDGERFEED_METRICS_WORKSPACES", "LEDGERFEED_READ_MAX_LAG"}
+var gone = []string{"LEDGERFEED_AUDIT_RATE", "LEDGERFEED_MAX_CONNECTIONS", "LEDGERFEED_METRICS_WORKSPACES", "LEDGERFEED_READ_MAX_LAG"}
 
 // Mistyped finds variables of an environment that are no settings but look like one, or were one. It
 // returns a sentence for each, which names the variable and the setting that may have been meant.

@@ -138,7 +138,6 @@ func (s *Settings) check() (wrong []string) {
 		{"LEDGERFEED_DOCS_URL", s.DocsURL == "" || isAddress(s.DocsURL)},
 		{"LEDGERFEED_CONSOLE_URL", s.ConsoleURL == "" || consoleURL == nil},
 		{"LEDGERFEED_CONSOLE_NAME", utf8.RuneCountInString(s.ConsoleName) <= 40 && !strings.ContainsFunc(s.ConsoleName, unicode.IsControl)},
-		{"LEDGERFEED_MAX_CONNECTIONS", s.MaxConnections >= 1},
 		{"LEDGERFEED_WHOLE_LISTS", s.WholeLists >= 1 && s.WholeLists <= maxWholeLists},
 		{"LEDGERFEED_WHOLE_LIST_TIMEOUT", s.WholeListTimeout > 0},
 		{"LEDGERFEED_WHOLE_LIST_STALL", s.WholeListStall > 0},

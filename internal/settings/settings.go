@@ -55,7 +55,6 @@ type Settings struct {
 	ConsoleLogo         string     `env:"LEDGERFEED_CONSOLE_LOGO"` // a file
 
 	TrustedProxies prefixes `env:"LEDGERFEED_TRUSTED_PROXIES" want:"CIDRs such as 10.0.0.0/8, separated by commas"`
-	MaxConnections int      `env:"LEDGERFEED_MAX_CONNECTIONS" envDefault:"4096" want:"a number of connections, 1 or more, such as 4096"`
 
 	// Whole lists (docs/contract/decisions.md, "Responses").
 	WholeLists       int           `env:"LEDGERFEED_WHOLE_LISTS" envDefault:"4" want:"a number of lists from 1 to 1000, such as 4"`

@@ -22,13 +22,6 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/projections"
 )
 
-// The most connections of the listeners beside the API's, which is a setting.
-const (
-	maxConsoleConnections = 512
-	maxIngestConnections  = 512
-	maxAdminConnections   = 64
-)
-
 // unprovenIdle is how long a connection to a listener may be idle before a valid key
 // came over it. Those of the console and of operators never have one. It must not be
 // shorter than what the listener's server allows for a request, which it bounds, too.
@@ -41,19 +34,17 @@ func unprovenIdle(name string) time.Duration {
 
 // connectionsOf is how many connections a listener may have, with so many
 // descriptors for the process. All listeners together get one half of them: the
-// other half stays for PostgreSQL, webhooks and files.
-func connectionsOf(name string, descriptors, maxAPI int) int {
-	half := descriptors / 2
+// other half stays for PostgreSQL, webhooks and files. A connection takes about
+// 13 KB, so all of the API's together take 50 MB.
+func connectionsOf(name string, descriptors int) int {
+	most, sixteenths := 64, 1
 	switch name {
 	case RoleAPI:
-		return max(1, min(maxAPI, half/16*9))
-	case RoleConsole:
-		return max(1, min(maxConsoleConnections, half/16*3))
-	case RoleIngestAPI:
-		return max(1, min(maxIngestConnections, half/16*3))
-	default:
-		return max(1, min(maxAdminConnections, half/16))
+		most, sixteenths = 4096, 9
+	case RoleConsole, RoleIngestAPI:
+		most, sixteenths = 512, 3
 	}
+	return max(1, min(most, descriptors/2/16*sixteenths))
 }
 
 // limitConnections bounds the connections of a listener, whose server it prepares.
@@ -66,7 +57,7 @@ func (s *Service) limitConnections(ctx context.Context, b *binding, bound net.Li
 		Name: "ledgerfeed_connections_evicted_total", Help: "Idle connections that a listener closed to make room for others.",
 		ConstLabels: prometheus.Labels{"listener": b.name},
 	})
-	most := connectionsOf(b.name, listening.Descriptors(), s.env.Settings.MaxConnections)
+	most := connectionsOf(b.name, listening.Descriptors())
 	var logged atomic.Int64 // the minute
 	cfg := listening.LimitConfig{
 		Max: most, MaxPerAddress: (most + 1) / 2, Proxies: s.env.Settings.TrustedProxies, UnprovenIdle: unprovenIdle(b.name), Refusal: b.refusal,

@@ -6,15 +6,14 @@ import (
 )
 
 // TestConnectionsLeaveDescriptors: all listeners together get half of the descriptors at
-// most, each has room for a connection, and no limit makes the API's more than its
-// setting.
+// most, each has room for a connection, and none gets more than its constant.
 func TestConnectionsLeaveDescriptors(t *testing.T) {
 	t.Parallel()
 	const maxAPI = 4096
 	for _, descriptors := range []int{64, 256, 1024, 4096, 1 << 20, math.MaxInt} {
 		sum := 0
 		for _, name := range []string{RoleAPI, RoleConsole, RoleIngestAPI, AdminListener} {
-			n := connectionsOf(name, descriptors, maxAPI)
+			n := connectionsOf(name, descriptors)
 			if n < 1 || n > maxAPI {
 				t.Errorf("of %d descriptors the %s gets %d connections", descriptors, name, n)
 			}

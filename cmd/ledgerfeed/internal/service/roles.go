@@ -256,7 +256,7 @@ func (s *Service) prepareAPI(ctx context.Context, control *pg.Share) error {
 		Brand: set.Brand, BaseURL: set.BaseURL, DocsURL: set.DocsURL,
 		TrustedProxies: set.TrustedProxies, CursorKey: cursorKey, Retention: set.Retention,
 		Requests: requests, WholeLists: lists, Signing: signs, Notifier: s.notifier, CacheBytes: readapi.DefaultCacheBytes / max(1, len(s.env.Cells)),
-		MaxWaitsHTTP1: max(1, connectionsOf(RoleAPI, listening.Descriptors(), set.MaxConnections)/2),
+		MaxWaitsHTTP1: max(1, connectionsOf(RoleAPI, listening.Descriptors())/2),
 	})
 	if err != nil {
 		return fmt.Errorf("cannot prepare the API: %w", err)
