@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -33,8 +31,7 @@ A value with several parts can be a list.`,
 }
 
 func printSettings(w io.Writer, list []settings.InForce) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, s := range list {
+	return cli.Table(w, "", list, func(s *settings.InForce) string {
 		value := s.Value
 		switch {
 		case s.Secret && s.From != settings.FromDefault:
@@ -42,10 +39,6 @@ func printSettings(w io.Writer, list []settings.InForce) error {
 		case value == "":
 			value = "(not set)"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", s.Variable, value, s.From)
-	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("cannot write the settings: %w", err)
-	}
-	return nil
+		return s.Variable + "\t" + value + "\t" + s.From
+	})
 }

@@ -106,14 +106,15 @@ func fieldViews(path string, fields []jsonform.FieldDescription) (list []fieldVi
 }
 
 func printTypes(w io.Writer, list []domain.EntryTypeDescription) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TYPE\tEVENT\tMEANING")
-	for _, t := range list {
+	err := cli.Table(w, "TYPE\tEVENT\tMEANING", list, func(t *domain.EntryTypeDescription) string {
 		first, _, _ := strings.Cut(t.Meaning, ". ")
-		fmt.Fprintf(table, "%s\t%s\t%s.\n", t.Type, yes(t.Public), strings.TrimSuffix(first, "."))
+		return fmt.Sprintf("%s\t%s\t%s.", t.Type, yes(t.Public), strings.TrimSuffix(first, "."))
+	})
+	if err != nil {
+		return err
 	}
-	fmt.Fprintln(table, "\nAn entry with EVENT publishes an event of its own type. ledgerfeed types TYPE shows the fields.")
-	return flush(table)
+	_, err = fmt.Fprintln(w, "\nAn entry with EVENT publishes an event of its own type. ledgerfeed types TYPE shows the fields.")
+	return err
 }
 
 func printType(w io.Writer, t *domain.EntryTypeDescription, fields []fieldView) error {
@@ -134,7 +135,10 @@ func printType(w io.Writer, t *domain.EntryTypeDescription, fields []fieldView) 
 		fmt.Fprintf(table, "\nKept next to the log, so that a person can be forgotten: %s\n", strings.Join(t.Detached, ", "))
 	}
 	fmt.Fprintf(table, "\nThe shortest entry:\n%s\n", t.Example())
-	return flush(table)
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("cannot write the type: %w", err)
+	}
+	return nil
 }
 
 func yes(is bool) string {
@@ -142,11 +146,4 @@ func yes(is bool) string {
 		return "yes"
 	}
 	return "-"
-}
-
-func flush(table *tabwriter.Writer) error {
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("cannot write the types: %w", err)
-	}
-	return nil
 }

@@ -141,10 +141,13 @@ func (e *Env) Line(text string, notes ...string) func(io.Writer) error {
 	}
 }
 
-// Table writes a list in columns, whose cells are separated by tabs in head and in each line.
+// Table writes a list in columns, whose cells are separated by tabs in head and in each line. Without
+// a head it is the list alone.
 func Table[T any](out io.Writer, head string, list []T, line func(*T) string) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, head)
+	if head != "" {
+		fmt.Fprintln(table, head)
+	}
 	for i := range list {
 		fmt.Fprintln(table, line(&list[i]))
 	}

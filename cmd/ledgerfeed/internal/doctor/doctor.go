@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -176,19 +175,19 @@ func examine(ctx context.Context, x *examination, all []check) (list []Finding) 
 }
 
 func write(out io.Writer, list []Finding) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	counts := map[Level]int{}
-	for _, f := range list {
+	err := cli.Table(out, "", list, func(f *Finding) string {
 		counts[f.Level]++
-		fmt.Fprintf(table, "%s\t%s\t%s\n", strings.ToUpper(string(f.Level)), f.Check, f.Text)
+		line := strings.ToUpper(string(f.Level)) + "\t" + f.Check + "\t" + f.Text
 		if f.Do != "" {
-			fmt.Fprintf(table, "\t\t→ %s\n", f.Do)
+			line += "\n\t\t→ " + f.Do
 		}
+		return line
+	})
+	if err != nil {
+		return err
 	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("cannot write the findings: %w", err)
-	}
-	_, err := fmt.Fprintf(out, "%s, %s\n", texts.Count(counts[Error], "error", "errors"), texts.Count(counts[Warning], "warning", "warnings"))
+	_, err = fmt.Fprintf(out, "%s, %s\n", texts.Count(counts[Error], "error", "errors"), texts.Count(counts[Warning], "warning", "warnings"))
 	return err
 }
 

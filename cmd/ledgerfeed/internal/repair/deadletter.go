@@ -7,8 +7,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
 
@@ -189,16 +189,11 @@ func deadShowCommand(env *operate.Env) *cobra.Command {
 }
 
 func (v *deadLetterShowView) write(out io.Writer) error {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, line := range [][2]string{
+	lines := slices.DeleteFunc([][2]string{
 		{"id", v.ID}, {"source", v.Source}, {"since", v.At}, {"workspace", v.WorkspaceID}, {"entry", v.EntryID}, {"message", v.MessageID}, {"subject", v.Subject},
 		{"stream sequence", v.Sequence}, {"reason", v.Reason}, {"left out", v.LeftOut}, {"headers", v.Headers},
-	} {
-		if line[1] != "" {
-			fmt.Fprintf(t, "%s\t%s\n", line[0], cli.Printable(line[1]))
-		}
-	}
-	if err := t.Flush(); err != nil {
+	}, func(line [2]string) bool { return line[1] == "" })
+	if err := cli.Table(out, "", lines, func(line *[2]string) string { return line[0] + "\t" + cli.Printable(line[1]) }); err != nil {
 		return err
 	}
 	payload := v.Payload

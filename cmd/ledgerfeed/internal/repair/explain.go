@@ -6,7 +6,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -85,30 +84,29 @@ func writeExplanation(out io.Writer, x *replay.Explanation) error {
 	if x.Hidden != "" {
 		fmt.Fprintln(out, x.Hidden)
 	}
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	head := ""
 	switch {
 	case len(x.Fields) > 0:
-		fmt.Fprintln(t, "FIELD\tVALUE\tSET BY\tAT\tPOSITION\tENTRY")
+		head = "FIELD\tVALUE\tSET BY\tAT\tPOSITION\tENTRY"
 	case len(x.History) > 0:
 		fmt.Fprintln(out, "It had been deleted.")
 	default:
 		fmt.Fprintln(out, "It is not there: the entries about it had no effect on it.")
 	}
-	for _, f := range x.Fields {
+	err := cli.Table(out, head, x.Fields, func(f *replay.ExplainedField) string {
 		value := string(f.Value)
 		if len(value) > maxValue {
 			value = strings.ToValidUTF8(value[:maxValue], "") + "…"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", f.Name, value, f.SetBy.Type, f.SetBy.CreatedAt, f.SetBy.Position, f.SetBy.EventID)
-	}
-	if err := t.Flush(); err != nil {
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s", f.Name, value, f.SetBy.Type, f.SetBy.CreatedAt, f.SetBy.Position, f.SetBy.EventID)
+	})
+	if err != nil {
 		return err
 	}
 	if len(x.History) > 0 {
 		fmt.Fprintln(out, "History:")
 	}
-	for i := range x.History {
-		h := &x.History[i]
+	err = cli.Table(out, "", x.History, func(h *replay.ExplainedEntry) string {
 		what := "changed " + strings.Join(h.Fields, ", ")
 		switch {
 		case h.Deleted:
@@ -116,11 +114,9 @@ func writeExplanation(out io.Writer, x *replay.Explanation) error {
 		case len(h.Fields) == 0:
 			what = "changed nothing"
 		}
-		if _, err := fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\n", h.Position, h.CreatedAt, h.Type, h.EventID, what); err != nil {
-			return err
-		}
-	}
-	if err := t.Flush(); err != nil {
+		return fmt.Sprintf("  %d\t%s\t%s\t%s\t%s", h.Position, h.CreatedAt, h.Type, h.EventID, what)
+	})
+	if err != nil {
 		return err
 	}
 	return writeUnapplied(out, x)
