@@ -87,11 +87,7 @@ func (f *File) read(root *yaml.Node) (faults []string) {
 		key, value := root.Content[i], root.Content[i+1]
 		field, ok := known[key.Value]
 		if !ok {
-			hint := ""
-			if !slices.ContainsFunc(gone, func(variable string) bool { return keyOf(variable) == key.Value }) {
-				hint = texts.DidYouMean(key.Value, slices.Sorted(maps.Keys(known)))
-			}
-			fault(key, "there is no setting %s%s", key.Value, hint)
+			fault(key, "there is no setting %s%s", key.Value, texts.DidYouMean(key.Value, slices.Sorted(maps.Keys(known))))
 			continue
 		}
 		variable := field.Tag.Get("env")

@@ -48,12 +48,8 @@ func (s *Settings) List(environ []string, f *File) (list []InForce) {
 	return list
 }
 
-// gone are settings that became constants. Somebody who still sets one is told, and not asked whether
-// they mean a similar one.
-var gone = []string{"LEDGERFEED_AUDIT_RATE", "LEDGERFEED_MAX_CONNECTIONS", "LEDGERFEED_METRICS_WORKSPACES", "LEDGERFEED_READ_MAX_LAG"}
-
-// Mistyped finds variables of an environment that are no settings but look like one, or were one. It
-// returns a sentence for each, which names the variable and the setting that may have been meant.
+// Mistyped finds variables of an environment that are no settings but look like one. It returns a
+// sentence for each, which names the variable and the setting that may have been meant.
 func Mistyped(environ []string) (list []string) {
 	const prefix = "LEDGERFEED_"
 	var known []string
@@ -67,9 +63,7 @@ func Mistyped(environ []string) (list []string) {
 		if !ok || slices.Contains(known, name) {
 			continue
 		}
-		if slices.Contains(gone, variable) {
-			list = append(list, "there is no setting "+variable)
-		} else if meant, ok := texts.Similar(name, known); ok {
+		if meant, ok := texts.Similar(name, known); ok {
 			list = append(list, fmt.Sprintf("there is no setting %s; did you mean %s?", variable, prefix+meant))
 		}
 	}

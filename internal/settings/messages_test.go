@@ -133,17 +133,16 @@ func TestPasswordsInAddresses(t *testing.T) {
 	}
 }
 
-// A variable that looks like a setting is named with the one that may be meant, and one that was a
-// setting is named alone. Those that a cluster sets for a service called ledgerfeed are none.
+// A variable that looks like a setting is named with the one that may be meant; those that a cluster
+// sets for a service called ledgerfeed are none.
 func TestMistyped(t *testing.T) {
 	t.Parallel()
 	got := Mistyped([]string{
-		"LEDGERFEED_LISEN=:80", "LEDGERFEED_SECRETKEY=hunter2", "LEDGERFEED_LISTEN=:80", "PATH=/bin", "LISEN=x", "LEDGERFEED_MAX_CONNECTIONS=7",
+		"LEDGERFEED_LISEN=:80", "LEDGERFEED_SECRETKEY=hunter2", "LEDGERFEED_LISTEN=:80", "PATH=/bin", "LISEN=x",
 		"LEDGERFEED_PORT=tcp://10.0.0.1:80", "LEDGERFEED_SERVICE_HOST=10.0.0.1", "LEDGERFEED_SERVICE_PORT=80", "LEDGERFEED_PORT_8080_TCP_ADDR=10.0.0.1", "LEDGERFEED_TEST_ROLE=x",
 	})
 	want := []string{
 		"there is no setting LEDGERFEED_LISEN; did you mean LEDGERFEED_LISTEN?",
-		"there is no setting LEDGERFEED_MAX_CONNECTIONS",
 		"there is no setting LEDGERFEED_SECRETKEY; did you mean LEDGERFEED_SECRET_KEY?",
 	}
 	if !slices.Equal(got, want) {
