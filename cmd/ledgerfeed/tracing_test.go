@@ -59,7 +59,9 @@ func (r *otlpReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.text.Write(body)
 	for _, resource := range sent.ResourceSpans {
 		for _, scope := range resource.ScopeSpans {
-			r.spans = append(r.spans, scope.Spans...)
+			for _, s := range scope.Spans { // the exporter writes ids in upper case
+				r.spans = append(r.spans, span{s.Name, strings.ToLower(s.TraceID), strings.ToLower(s.SpanID), strings.ToLower(s.ParentSpanID)})
+			}
 		}
 	}
 }

@@ -98,10 +98,9 @@ func withoutWorkspace() map[string]string {
 	return map[string]string{
 		"cmd/ledgerfeed/internal/demo/product.go: save":                  "the table of another product",
 		"cmd/ledgerfeed/internal/doctor/restore.go: checkRestoredAccess": "a sentence for operators",
-		"delivery/dispatch/claim.go: release":                            many,
 		"delivery/dispatch/claim.go: renewLease":                         instance,
 		"delivery/dispatch/claim.go: takeLease":                          instance,
-		"delivery/dispatch/record.go: queueCursors":                      many,
+		"delivery/dispatch/record.go: moveCursors":                       many,
 		"delivery/dispatch/record.go: queueHealth":                       many,
 		"delivery/dispatch/dispatcher.go: forgetTraces":                  byAge,
 		"delivery/mail/mail.go: keepUnsent":                              byAge,

@@ -102,7 +102,7 @@ func TestWrongFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"listn: :80\nretention: {a: b}\nmax_connections: 1\nlisten: :1\nlisten: :2": `ledgerfeed.yaml, line 1: there is no setting listn; did you mean listen?
 ledgerfeed.yaml, line 2: retention: want a value, or a list of values
-ledgerfeed.yaml, line 3: there is no setting max_connections
+ledgerfeed.yaml, line 3: there is no setting max_connections; did you mean connections?
 ledgerfeed.yaml, line 5: listen stands in line 4 already`,
 		"- listen":         "ledgerfeed.yaml, line 1: want settings such as listen: 127.0.0.1:8080, one a line",
 		"listen: [a, [b]]": "ledgerfeed.yaml, line 1: listen: want a value, or a list of values",

@@ -94,9 +94,11 @@ func damages() []damaging {
 			return []string{fmt.Sprintf("ws-1: log %s, content: stored %s, folded %s", id, b.hash("ws-1", id), b.text(`SELECT encode(chain, 'hex') FROM event_log WHERE workspace_id = 'ws-1' AND id = $1`, id))}
 		}},
 		{name: "a payload out of its form", log: true, do: func(b *bench) []string {
-			id := b.text(`SELECT id FROM event_log WHERE workspace_id = 'ws-1' AND position = 17`)
-			data := b.text(`SELECT data::text FROM event_log WHERE workspace_id = 'ws-1' AND position = 17`)
-			b.damage(`UPDATE event_log SET data = replace(data::text, '{', '{ ')::json WHERE workspace_id = 'ws-1' AND position = 17`)
+			// It has no detached value, because verify shows data without the commitment to one.
+			id := b.text(`SELECT id FROM event_log e WHERE workspace_id = 'ws-1' AND NOT EXISTS (
+				SELECT FROM log_detached d WHERE d.workspace_id = 'ws-1' AND d.position = e.position) ORDER BY position LIMIT 1 OFFSET 5`)
+			data := b.text(`SELECT data::text FROM event_log WHERE workspace_id = 'ws-1' AND id = $1`, id)
+			b.damage(`UPDATE event_log SET data = replace(data::text, '{', '{ ')::json WHERE workspace_id = 'ws-1' AND id = $1`, id)
 			return []string{
 				fmt.Sprintf("ws-1: log %s, content: stored %s, folded %s", id, b.hash("ws-1", id), b.text(`SELECT encode(chain, 'hex') FROM event_log WHERE workspace_id = 'ws-1' AND id = $1`, id)),
 				fmt.Sprintf("ws-1: log %s, data: stored %s, folded %s", id, strings.ReplaceAll(data, "{", "{ "), data),
