@@ -61,7 +61,7 @@ func TestTablesInDocuments(t *testing.T) {
 // operator who searches for it finds it.
 func TestAlertsQuoteTheLog(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(root, "docs/operations/alerts.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "operations", "alerts.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
