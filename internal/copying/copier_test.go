@@ -640,6 +640,22 @@ func leftToPay(t *testing.T, p *place) {
 	}
 }
 
+// TestLeftToPayWithoutPayments: to a key that reads no payments, what is paid is unknown, and not zero.
+func TestLeftToPayWithoutPayments(t *testing.T) {
+	t.Parallel()
+	inBoth(t, func(t *testing.T, p *place) {
+		s := readapitest.New(t)
+		s.Grow(fixture(t)...)
+		_, key := s.KeyOf("agency-0", access.InvoicesRead)
+		p.copy(t, s.Address, key)
+		got := p.value(t, "SELECT count(*) || ' ' || count(net_due) || ' ' || count(credited) || ' ' || count(paid) || ' ' || count(left_to_pay) FROM unpaid_invoices")
+		all, _, _ := strings.Cut(got, " ")
+		if got != all+" "+all+" "+all+" 0 0" || all == "0" {
+			t.Errorf("invoices, and those whose net_due, credited, paid and left_to_pay are known: %s", got)
+		}
+	})
+}
+
 // ages checks how old unpaid invoices are. Days are those of UTC: both ends of a day count alike,
 // whatever the reader's time zone.
 func ages(t *testing.T, p *place) {

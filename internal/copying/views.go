@@ -23,7 +23,7 @@ type viewWords interface {
 // view is a view for reports.
 type view struct{ name, query string }
 
-// reports are the views. FROM and JOIN have the names of lists.
+// reports are the views. Names of lists, and {state} for the table of their state, stand for tables.
 func reports(w viewWords) []view {
 	sum := func(amount, factor string) string { return w.money("sum((" + factor + ") * " + w.exact(amount) + ")") }
 	// of adds up, for the invoice i, amounts of other rows.
@@ -31,7 +31,9 @@ func reports(w viewWords) []view {
 		return "coalesce((SELECT sum(" + w.exact(amount) + ") FROM " + rows + "), 0)"
 	}
 	const signed = "CASE type WHEN 'credit_note' THEN -1 ELSE 1 END"
-	paid := of("p.amount", "{payments} AS p WHERE p.removed_at IS NULL AND p.invoice_id = i.id AND p.direction = 'received_from_client'")
+	// Without payments:read the copy has no payments, so what is paid is unknown, and not zero.
+	paid := "CASE WHEN EXISTS (SELECT 1 FROM {state} WHERE list = 'payments' AND ' ' || permissions || ' ' LIKE '% payments:read %') THEN " +
+		of("p.amount", "{payments} AS p WHERE p.removed_at IS NULL AND p.invoice_id = i.id AND p.direction = 'received_from_client'") + " END"
 	credited := of("n.gross_amount", "{invoices} AS n WHERE n.removed_at IS NULL AND n.type = 'credit_note' AND n.credit_note_source_invoice_id = i.id")
 	return []view{
 		{"revenue_by_month", `SELECT ` + w.month("period_start", date) + ` AS month, client_id, client_name, currency, count(*) AS documents,
@@ -67,7 +69,7 @@ func (w *writer) createViews(ctx context.Context) error {
 		if len(have) > 0 {
 			continue
 		}
-		query := v.query
+		query := strings.ReplaceAll(v.query, "{state}", w.table(stateTable))
 		for _, name := range []string{"invoices", "time_entries", "credits_packages", "credits", "payments"} {
 			query = strings.ReplaceAll(query, "{"+name+"}", w.table(name))
 		}
