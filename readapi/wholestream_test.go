@@ -182,7 +182,7 @@ func TestAWholeListOverHTTP2(t *testing.T) {
 	s := newStand(t)
 	s.fat("acme", 20_000) // more than what the windows of HTTP/2 and TCP hold
 	server := httptest.NewUnstartedServer(s.api)
-	server.Config.WriteTimeout = time.Second
+	server.Config.WriteTimeout = 30 * time.Second // as in serve
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
