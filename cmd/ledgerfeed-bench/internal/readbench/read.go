@@ -243,7 +243,7 @@ func (r *reader) checkpoints(ctx context.Context) error {
 }
 
 // memoryRequests is after how many requests memory must not have grown.
-const memoryRequests = 5_000_000
+const memoryRequests = 2_000_000
 
 // memory sends requests of all kinds and compares the memory in use after the
 // first tenth with that at the end.
