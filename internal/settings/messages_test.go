@@ -133,8 +133,8 @@ func TestPasswordsInAddresses(t *testing.T) {
 	}
 }
 
-// A variable that looks like a setting is named with the one that may be meant; those that a cluster
-// sets for a service called ledgerfeed are none.
+// A variable that looks like a setting is reported with the setting that may be meant. Variables that
+// a cluster sets for a service called ledgerfeed are not reported.
 func TestMistyped(t *testing.T) {
 	t.Parallel()
 	got := Mistyped([]string{

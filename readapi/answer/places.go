@@ -46,8 +46,8 @@ const (
 // yields is how long a list may take to give up its place.
 const yields = 5 * time.Second
 
-// NewListPlaces makes total places, of which one workspace may have at most each. A list keeps its
-// place for grace, even if another workspace needs it.
+// NewListPlaces makes places for total lists at once, and for at most each lists of one workspace. A
+// list keeps its place for grace, even if another workspace needs it.
 func NewListPlaces(total, each int, grace time.Duration) *ListPlaces {
 	return &ListPlaces{
 		total: max(1, total), each: max(1, each), grace: grace, yields: yields, clock: time.Now,

@@ -127,7 +127,7 @@ func writeStatus(out io.Writer, s *projections.Status) error {
 	return nil
 }
 
-// anomalyCount is a count of anomalies, of which there may be more than were counted.
+// anomalyCount writes how many anomalies there are; more: counting stopped before the end.
 func anomalyCount(n int64, more bool) string {
 	if more {
 		return fmt.Sprintf("at least %d", n)
