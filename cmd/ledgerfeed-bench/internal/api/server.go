@@ -43,6 +43,7 @@ const NoCache = -1
 type Options struct {
 	CacheBytes int  // NoCache, or above 0
 	RequestLog bool // write every request to the request log, as serve does
+	MaxWaits   int  // readapi.Config.MaxWaits
 
 	lists readapi.WholeLists // none without Serve
 }
@@ -104,7 +105,7 @@ func ServeFrom(ctx context.Context, db *measure.Database, pool, feed pg.DB, o Op
 	handler, err := readapi.New(readapi.Config{
 		Pool: pool, Feed: eventlog.NewFeed(feed), Keys: directory, Format: format, Limiter: limiter, Clock: time.Now,
 		Logger:   slog.New(slog.NewJSONHandler(io.Discard, nil)), //nolint:sloglint // making its lines is measured, too
-		Notifier: db.Notifier, Requests: requests, Metrics: prometheus.NewRegistry(), CacheBytes: o.CacheBytes, WholeLists: o.lists,
+		Notifier: db.Notifier, Requests: requests, Metrics: prometheus.NewRegistry(), CacheBytes: o.CacheBytes, WholeLists: o.lists, MaxWaits: o.MaxWaits,
 		BaseURL: "http://localhost", DocsURL: "http://localhost/docs", CursorKey: cursorKey, Signing: signing,
 	})
 	if err != nil {

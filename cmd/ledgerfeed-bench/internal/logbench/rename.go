@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	renamedRows      = 1_000_000
+	renamedRows      = 400_000
 	renamedWorkspace = "renamed"
 
 	// Others append beside it: as many entries a second to as many workspaces.

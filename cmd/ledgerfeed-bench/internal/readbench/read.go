@@ -72,15 +72,14 @@ func (r *reader) pages(ctx context.Context) error {
 // workspace.
 func (r *reader) depths(ctx context.Context) error {
 	const limit, depth = 10, 1000
+	if err := r.prepareWide(ctx); err != nil {
+		return err
+	}
 	for _, w := range []struct {
-		id   string
+		key  string
 		rows int
-	}{{narrowWorkspace, r.narrow}, {wideWorkspace, r.wide}} {
-		key, err := r.cached.NewKey(ctx, w.id)
-		if err != nil {
-			return err
-		}
-		first := api.Request{Host: r.uncached.Address, Path: fmt.Sprintf(invoices+"?limit=%d", limit), Key: key}
+	}{{r.key, narrowRows}, {r.wideKey, r.wide}} {
+		first := api.Request{Host: r.uncached.Address, Path: fmt.Sprintf(invoices+"?limit=%d", limit), Key: w.key}
 		cursor, err := r.uncached.CursorAfter(ctx, first, depth-1)
 		if err != nil {
 			return err

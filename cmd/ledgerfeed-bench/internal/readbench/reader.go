@@ -12,33 +12,29 @@ import (
 
 // The workspaces that are read.
 const (
-	narrowWorkspace = "narrow" // 10,000 invoices
-	wideWorkspace   = "wide"   // 1,000,000
+	narrowWorkspace = "narrow"
+	narrowRows      = 10_000
+	wideWorkspace   = "wide"
+	wideRows        = 1_000_000
 )
 
 // reader is a database with invoices, served in three ways.
 type reader struct {
 	*measure.Database
-	cached       *api.Server // as in production
-	uncached     *api.Server // without the cache of responses
-	logged       *api.Server // without the cache, with the request log
-	key          string      // of the narrow workspace
-	narrow, wide int         // invoices
+	cached   *api.Server // as in production
+	uncached *api.Server // without the cache of responses
+	logged   *api.Server // without the cache, with the request log
+	key      string      // of the narrow workspace
+	wideKey  string      // of the wide one; empty: no part has needed it yet
+	wide     int         // its invoices
 }
 
 func (r *reader) prepare(ctx context.Context) error {
-	r.narrow, r.wide = 10_000, r.Size(1_000_000, 20_000)
-	r.Say("making workspaces with %d and %d invoices", r.narrow, r.wide)
-	for workspaceID, rows := range map[string]int{narrowWorkspace: r.narrow, wideWorkspace: r.wide} {
-		if err := r.makeInvoices(ctx, workspaceID, rows); err != nil {
-			return err
-		}
-	}
-	if err := r.Quiesce(ctx); err != nil {
+	if err := r.makeWorkspace(ctx, narrowWorkspace, narrowRows); err != nil {
 		return err
 	}
 	var err error
-	if r.cached, err = api.Serve(ctx, r.Database, api.Options{CacheBytes: readapi.DefaultCacheBytes}); err != nil {
+	if r.cached, err = api.Serve(ctx, r.Database, api.Options{CacheBytes: readapi.DefaultCacheBytes, MaxWaits: 2 * waitsOpen}); err != nil {
 		return err
 	}
 	if r.uncached, err = api.Serve(ctx, r.Database, api.Options{CacheBytes: api.NoCache}); err != nil {
@@ -49,6 +45,27 @@ func (r *reader) prepare(ctx context.Context) error {
 	}
 	r.key, err = r.cached.NewKey(ctx, narrowWorkspace)
 	return err
+}
+
+// prepareWide makes the wide workspace, for the first part that needs it.
+func (r *reader) prepareWide(ctx context.Context) (err error) {
+	if r.wideKey != "" {
+		return nil
+	}
+	r.wide = r.Size(wideRows, 20_000)
+	if err := r.makeWorkspace(ctx, wideWorkspace, r.wide); err != nil {
+		return err
+	}
+	r.wideKey, err = r.cached.NewKey(ctx, wideWorkspace)
+	return err
+}
+
+func (r *reader) makeWorkspace(ctx context.Context, workspaceID string, rows int) error {
+	r.Say("making a workspace with %d invoices", rows)
+	if err := r.makeInvoices(ctx, workspaceID, rows); err != nil {
+		return err
+	}
+	return r.Quiesce(ctx)
 }
 
 // on is a request to one of the servers, with the key of the narrow workspace.

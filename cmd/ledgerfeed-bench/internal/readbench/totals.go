@@ -16,7 +16,7 @@ const (
 	totalsRows      = 500_000
 	totalsMonths    = 24
 	// totalsTime is how long each request is repeated.
-	totalsTime = 5 * time.Second
+	totalsTime = 3 * time.Second
 )
 
 // totals measures sums over many invoices of one workspace, of a month and of all of them, each against

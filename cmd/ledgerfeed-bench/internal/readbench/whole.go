@@ -20,11 +20,10 @@ const (
 // whole measures whole lists: how fast one comes, against a COPY of the same bytes, and
 // what the readers of pages feel of it.
 func (r *reader) whole(ctx context.Context) error {
-	key, err := r.uncached.NewKey(ctx, wideWorkspace)
-	if err != nil {
+	if err := r.prepareWide(ctx); err != nil {
 		return err
 	}
-	list := api.Request{Host: r.uncached.Address, Path: invoices, Key: key, Accept: "application/x-ndjson"}
+	list := api.Request{Host: r.uncached.Address, Path: invoices, Key: r.wideKey, Accept: "application/x-ndjson"}
 	if err := r.wholeRate(ctx, list); err != nil {
 		return err
 	}
