@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	_ "embed"
+	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -10,8 +13,11 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/proof"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/repair"
+	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/service"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/transfer"
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/tryout"
+	"github.com/ledgerfeed/ledgerfeed/internal/cli"
+	"github.com/ledgerfeed/ledgerfeed/internal/settings"
 )
 
 // A test runs the examples through the parser of the command line.
@@ -68,4 +74,60 @@ workspace list, secret-key check and secret-key rotate use all of them in turn.`
 	)
 	env.Complete(root, examples)
 	return root
+}
+
+func healthCommand(env *operate.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "health",
+		Short: "Ask the serving process on this machine whether it is ready",
+		Long: `Ask the serving process on this machine, at LEDGERFEED_ADMIN_LISTEN, whether it is ready.
+The answer comes from /readyz. The exit status is 1 if the process is not ready or does
+not run. Use this command for health checks in a container, which has no other program.`,
+		Args: cli.ExactArgs(0),
+		RunE: env.Run(func(ctx context.Context, _ []string) error {
+			answer, err := service.Ask(ctx, env.Settings.AdminListen)
+			if err != nil {
+				return err
+			}
+			if !answer.Ready {
+				return fmt.Errorf("the process is not ready: %s", answer)
+			}
+			return env.Print(answer, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, "The process is ready.")
+				return err
+			})
+		}),
+	}
+}
+
+func configCommand(env *operate.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "config",
+		Short: "Show the settings in force, and where each comes from",
+		Long: `Show the settings in force, and where each comes from: the environment, the --config
+file, or the default. The command does not show secrets.
+
+In the file, a setting has the name of its variable without LEDGERFEED_, in lower case.
+A value with several parts can be a list.`,
+		Example: `  ledgerfeed config
+  ledgerfeed config --config /etc/ledgerfeed.yaml --json`,
+		Args: cli.ExactArgs(0),
+		RunE: env.Run(func(context.Context, []string) error {
+			list := env.InForce()
+			return env.Print(map[string]any{"settings": list}, func(w io.Writer) error { return printSettings(w, list) })
+		}),
+	}
+}
+
+func printSettings(w io.Writer, list []settings.InForce) error {
+	return cli.Table(w, "", list, func(s *settings.InForce) string {
+		value := s.Value
+		switch {
+		case s.Secret && s.From != settings.FromDefault:
+			value = "(set, not shown)"
+		case value == "":
+			value = "(not set)"
+		}
+		return s.Variable + "\t" + value + "\t" + s.From
+	})
 }

@@ -3,13 +3,20 @@
 package receiver
 
 import (
+	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"net/url"
@@ -216,4 +223,87 @@ func (a *Arrival) line() string {
 		s += fmt.Sprintf("  → %d", *a.Forwarded)
 	}
 	return s + "\n"
+}
+
+// NewCertificate makes a certificate for this machine's names and addresses,
+// valid for a month.
+func NewCertificate(now time.Time) (*tls.Certificate, error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "ledgerfeed webhook listen"},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(30 * 24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true, DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	}
+	if addresses, err := net.InterfaceAddrs(); err == nil {
+		for _, a := range addresses {
+			if n, ok := a.(*net.IPNet); ok {
+				template.IPAddresses = append(template.IPAddresses, n.IP)
+			}
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, nil
+}
+
+// forwardTimeout is the timeout of an attempt: a later answer counts as none.
+const forwardTimeout = 10 * time.Second
+
+// newForwarder returns the client that forwards messages. Like the service, it follows no
+// redirects.
+func newForwarder() *http.Client {
+	return &http.Client{
+		Timeout:       forwardTimeout,
+		Transport:     &http.Transport{DisableKeepAlives: true}, // a program that is being developed is restarted often
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+var errNoAnswer = errors.New("nobody answered")
+
+// sendOn forwards a message unchanged, and records and returns the status of the answer and, in
+// header, its Retry-After. Without an answer it returns 502, so that the service tries again.
+func (s *Server) sendOn(r *http.Request, a *Arrival, header http.Header) int {
+	status, after, err := s.forwardTo(r.Context(), r.Header, a.Body)
+	if err != nil {
+		problem := "not sent on to " + s.cfg.Forward.Host + ": " + err.Error()
+		a.Problem, a.unanswered = &problem, true
+		return http.StatusBadGateway
+	}
+	a.Forwarded = &status
+	if after != nil {
+		header["Retry-After"] = after
+	}
+	return status
+}
+
+func (s *Server) forwardTo(ctx context.Context, header http.Header, body []byte) (status int, retryAfter []string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.Forward.String(), bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, fmt.Errorf("write the request: %w", err)
+	}
+	for name, values := range header {
+		switch name {
+		case "Connection", "Content-Length", "Accept-Encoding": // they belong to the incoming connection
+		default:
+			req.Header[name] = values
+		}
+	}
+	resp, err := s.forward.Do(req)
+	if err != nil {
+		return 0, nil, errNoAnswer
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode, resp.Header["Retry-After"], nil
 }

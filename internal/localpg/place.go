@@ -3,6 +3,7 @@
 package localpg
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -12,10 +13,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 )
 
 // Names inside a data directory.
@@ -152,4 +158,81 @@ func (p place) command(ctx context.Context, path string, args []string) *exec.Cm
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(p.account.uid), Gid: uint32(p.account.gid)}
 	}
 	return cmd
+}
+
+// tailSize is how much of a log an error quotes, in bytes.
+const tailSize = 3 << 10
+
+// fileTail returns the end of a text file, but nothing before offset start. It is for error
+// messages, so it never fails: if it cannot read the file, it returns the reason.
+func fileTail(path string, start int64) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "(" + err.Error() + ")"
+	}
+	text = text[min(start, int64(len(text))):]
+	return string(bytes.TrimSpace(text[max(0, len(text)-tailSize):]))
+}
+
+// maxLogSize is the size, in bytes, above which a start renames the old log.
+const maxLogSize = 8 << 20
+
+// openLog opens the server's log for appending.
+func openLog(dir *datadir.Dir) (*os.File, error) {
+	if info, err := dir.Lstat(serverLogName); err == nil && info.Size() > maxLogSize {
+		if err := dir.Rename(serverLogName, serverLogName+".1"); err != nil {
+			return nil, fmt.Errorf("put the old log aside: %w", err)
+		}
+	}
+	return dir.OpenFile(serverLogName, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+}
+
+// leastFree is the space, in bytes, without which a disk counts as full. The server's log is on that
+// disk too, so it may lack the line that says so.
+const leastFree = 1 << 20
+
+// explainDisk makes err, how the server ended or failed to start, a *DiskFullError if the disk is
+// full. An err with another cause stays as it is.
+func (p place) explainDisk(err error) error {
+	var known *DiskFullError
+	if errors.As(err, &known) {
+		return known
+	}
+	free, unknown := datadir.Free(p.dir)
+	told := errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "No space left on device") // in the log's end
+	if told || unknown == nil && free < leastFree {
+		return &DiskFullError{DataDir: p.dir, Free: free, Err: err}
+	}
+	return err
+}
+
+var errNotReady = errors.New("the server is not ready")
+
+// connect opens a connection whose application_name shows this process's id to other programs.
+func (p place) connect(ctx context.Context) (*pgx.Conn, error) {
+	return pg.Connect(ctx, p.url()+"&application_name="+useName+strconv.Itoa(os.Getpid()))
+}
+
+// useName is the prefix of every such application_name; the process id follows.
+const useName = "ledgerfeed-use-by-process-"
+
+// noDatabase is PostgreSQL's error code for a database that does not exist.
+const noDatabase = "3D000"
+
+// unavailable reports whether the server said that it is starting or stopping.
+func unavailable(said *pgconn.PgError) bool {
+	return strings.HasPrefix(said.Code, "57P0") // operator intervention
+}
+
+// final reports whether waiting cannot cure a failure to join: the server is not the expected one,
+// or it does not let this account in.
+func final(err error) bool {
+	var peer *pg.PeerError
+	if errors.As(err, &peer) || errors.Is(err, fs.ErrPermission) {
+		return true
+	}
+	var said *pgconn.PgError
+	return errors.As(err, &said) && !unavailable(said) &&
+		said.Code != noDatabase && // the owner is creating it
+		said.Code != "53300" // too many connections
 }

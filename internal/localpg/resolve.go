@@ -3,13 +3,18 @@
 package localpg
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
+	"log/slog"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ledgerfeed/ledgerfeed/internal/datadir"
 )
@@ -96,4 +101,91 @@ func stableName(path string) string {
 		readable = readable[len(readable)-32:]
 	}
 	return fmt.Sprintf("%s-%016x", strings.Trim(readable, "-"), h.Sum64())
+}
+
+// setup is what it takes to start or join a server.
+type setup struct {
+	cfg   Config
+	opts  options
+	log   *slog.Logger
+	place place
+}
+
+// options are the parts of the environment that tests replace.
+type options struct {
+	search   Search
+	roots    rootRules
+	settings map[string]string // of the server; they override this package's own
+	joined   time.Duration     // how long a closing owner waits for joined programs
+}
+
+func defaultOptions() options {
+	return options{search: DefaultSearch(), roots: defaultRootRules(), joined: joinedTimeout}
+}
+
+// joinedTimeout is how long a closing owner waits for joined programs. It lets work in flight
+// finish, but does not wait for a service to end, and is shorter than the stop timeout of service
+// managers.
+const joinedTimeout = 20 * time.Second
+
+// owned is a hold on a server that this process runs.
+type owned struct {
+	setup   *setup
+	lock    *lock
+	process *postmaster
+}
+
+// own starts the server under lock l. If that fails, it releases l.
+func (s *setup) own(ctx context.Context, l *lock) (hold, error) {
+	process, err := s.startPostgres(ctx, l)
+	if err != nil {
+		return nil, errors.Join(err, l.release())
+	}
+	return &owned{setup: s, lock: l, process: process}, nil
+}
+
+func (o *owned) wait(ctx context.Context) error {
+	select {
+	case <-o.process.exited:
+		return fmt.Errorf("the local PostgreSQL in %s ended unexpectedly: %w", o.setup.place.dir, o.process.failure())
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// release waits for joined programs (awaitJoined) and then stops the server. If ctx is done first,
+// the server continues to stop and keeps the lock until it has.
+func (o *owned) release(ctx context.Context) error {
+	conn := o.setup.awaitJoined(ctx)
+	err := o.process.stop(ctx)
+	if conn != nil {
+		_ = conn.Close(ctx)
+	}
+	if p := o.setup.place; p.sockets() != p.dir {
+		_ = os.RemoveAll(p.sockets())
+	}
+	return errors.Join(err, o.lock.release())
+}
+
+// Exists reports whether a data directory holds a server's data. It changes nothing.
+func Exists(dataDir string) (bool, error) {
+	p, err := defaultOptions().roots.resolve(dataDir)
+	if err != nil {
+		return false, err
+	}
+	_, err = os.Stat(p.cluster())
+	if err == nil {
+		return true, nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return false, fmt.Errorf("look for the data of PostgreSQL: %w", err)
+}
+
+// Directory returns the data directory that a server would really use. For root it may differ from
+// dataDir (see [Server.DataDir]). It changes nothing.
+func Directory(dataDir string) (string, error) {
+	p, err := defaultOptions().roots.resolve(dataDir)
+	return p.dir, err
 }

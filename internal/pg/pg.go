@@ -161,3 +161,85 @@ func InLimitedTx(ctx context.Context, b beginner, limit time.Duration, do func(p
 
 // Milliseconds writes a duration as PostgreSQL's settings take it.
 func Milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
+
+// OutsidersHold is SQL: whether the advisory lock with the key $1 is held, and by no session whose
+// account fulfils a condition on its id, a.usesysid. Any account of the database can take an
+// advisory lock, and must not hold up by it what only some accounts do.
+func OutsidersHold(condition string) string {
+	return `(SELECT count(*) > 0 AND NOT coalesce(bool_or(` + condition + `), false)
+		   FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+		  WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+		    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+		    AND l.classid::bigint = ($1::bigint >> 32) AND l.objid::bigint = ($1::bigint & 4294967295))`
+}
+
+// Querier is a pool, a connection or a transaction.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// Collect returns the rows of a query, each as scan reads it.
+func Collect[T any](ctx context.Context, db Querier, scan pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, scan)
+}
+
+// ForEach scans each row of a query into the same variables and calls each after every row.
+func ForEach(ctx context.Context, db Querier, sql string, args, into []any, each func() error) error {
+	rows, err := db.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(rows, into, each)
+	return err //nolint:wrapcheck // the caller says what it reads
+}
+
+// OldestServer is the oldest major version of PostgreSQL that the schema is tested with.
+const OldestServer = 15
+
+// querier is a pool, a connection or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// ServerVersion returns a server's major version, and the version as it names it.
+func ServerVersion(ctx context.Context, q querier) (major int, text string, err error) {
+	err = q.QueryRow(ctx, `SELECT current_setting('server_version_num')::integer / 10000, current_setting('server_version')`).Scan(&major, &text)
+	if err != nil {
+		return 0, "", fmt.Errorf("read the version of PostgreSQL: %w", err)
+	}
+	return major, text, nil
+}
+
+// encoding is the one that a database has to have.
+const encoding = "UTF8"
+
+// EncodingError says that a database cannot keep every character.
+type EncodingError struct{ Database, Encoding string }
+
+// Error says what to do.
+func (e *EncodingError) Error() string {
+	return fmt.Sprintf("the database %s has the encoding %s, which cannot keep every character of the log, so nothing was made in it: %s", e.Database, e.Encoding, e.Do())
+}
+
+// Do is how to make a database that fits. The locale C goes with every encoding, and the
+// tables sort by bytes whatever the locale.
+func (e *EncodingError) Do() string {
+	name := strings.TrimSuffix(e.Database, "_utf8") + "_utf8"
+	return fmt.Sprintf("make another database with CREATE DATABASE %s ENCODING 'UTF8' LOCALE 'C' TEMPLATE template0; and name it in DATABASE_URL", pgx.Identifier{name}.Sanitize())
+}
+
+// CheckEncoding returns an *EncodingError where the encoding of a database is not UTF8.
+func CheckEncoding(ctx context.Context, q querier) error {
+	var database, is string
+	if err := q.QueryRow(ctx, `SELECT current_database(), current_setting('server_encoding')`).Scan(&database, &is); err != nil {
+		return fmt.Errorf("read the encoding of the database: %w", err)
+	}
+	if is != encoding {
+		return &EncodingError{database, is}
+	}
+	return nil
+}

@@ -4,10 +4,12 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/brand"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/session"
 	"github.com/ledgerfeed/ledgerfeed/internal/console/web"
+	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/witness"
 )
 
@@ -182,4 +185,28 @@ func (s *Settings) Theme() (web.Theme, error) {
 	}
 	t.Logo = logo
 	return t, nil
+}
+
+// connections is a number of connections to the database.
+type connections int
+
+// UnmarshalText reads the number.
+func (c *connections) UnmarshalText(text []byte) error {
+	n, err := strconv.Atoi(string(text))
+	if err != nil || n < pg.LeastConns {
+		return fmt.Errorf("want a number from %d on", pg.LeastConns)
+	}
+	*c = connections(n)
+	return nil
+}
+
+// pooler is the mode of the connection pooler in front of the database.
+type pooler string
+
+// UnmarshalText reads the mode.
+func (p *pooler) UnmarshalText(text []byte) error {
+	if *p = pooler(text); *p != pg.PoolerTransaction {
+		return errors.New("want " + pg.PoolerTransaction)
+	}
+	return nil
 }

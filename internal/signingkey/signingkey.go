@@ -2,10 +2,13 @@ package signingkey
 
 import (
 	"crypto/ed25519"
+	"crypto/x509"
 	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -121,6 +124,80 @@ func (k *Keys) Verifiers(name string) ([]string, error) {
 		if list[i], err = p.Verifier(name); err != nil {
 			return nil, err
 		}
+	}
+	return list, nil
+}
+
+// Public is the public part of a key.
+type Public struct{ key ed25519.PublicKey }
+
+// String returns the 32 bytes of the key in base64.
+func (p Public) String() string { return base64.StdEncoding.EncodeToString(p.key) }
+
+// PEM returns the key in the form that openssl reads.
+func (p Public) PEM() string {
+	der, err := x509.MarshalPKIXPublicKey(p.key)
+	if err != nil {
+		return "" // cannot happen: an Ed25519 key has this form
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+}
+
+// Verifier returns the verifier key for a name, <name>+<hash>+<base64>. The name must have at least
+// one character, and neither white space nor a plus sign.
+func (p Public) Verifier(name string) (string, error) {
+	key, err := note.NewEd25519VerifierKey(name, p.key)
+	if err == nil {
+		_, err = note.NewVerifier(key)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%q is no name of a key, which has at least one character, and neither white space nor +", name)
+	}
+	return key, nil
+}
+
+// Host returns the name of the service's key, with which all names of notes begin: the host of the
+// API's address, with its port if it has one, in lower case.
+func Host(baseURL string) (string, error) {
+	u, err := url.Parse(baseURL)
+	if err != nil || u.Host == "" {
+		return "", errors.New("the API's address names no host")
+	}
+	return strings.ToLower(u.Host), nil
+}
+
+// ForName takes verifier keys, one per line, and returns those with which a service signs notes of
+// a name, under that name. A service has the same key for all its names, which begin with its host.
+// ForName skips keys of other hosts, blank lines and lines that begin with #.
+func ForName(text, name string) (list []string, err error) {
+	if _, err := ParseVerifiers(text); err != nil {
+		return nil, err
+	}
+	host, _, _ := strings.Cut(name, "/")
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		key, err := note.NewVerifier(line)
+		if err != nil {
+			return nil, fmt.Errorf("a verifier key: %w", err)
+		}
+		if of, _, _ := strings.Cut(key.Name(), "/"); of != host {
+			continue
+		}
+		raw, err := base64.StdEncoding.DecodeString(line[len(key.Name())+len("+00000000+"):])
+		if err != nil || len(raw) != 1+ed25519.PublicKeySize || raw[0] != algorithm {
+			return nil, errors.New("a verifier key is no Ed25519 key")
+		}
+		renamed, err := Public{ed25519.PublicKey(raw[1:])}.Verifier(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, renamed)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("none of the verifier keys is of %s", host)
 	}
 	return list, nil
 }

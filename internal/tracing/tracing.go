@@ -4,17 +4,24 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/exaring/otelpgx"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/ledgerfeed/ledgerfeed/internal/flow"
 )
 
 // Config configures Start.
@@ -125,4 +132,92 @@ func (t *Traces) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exportTimeout)
 	defer cancel()
 	_ = t.provider.Shutdown(ctx) // the exporter has logged why
+}
+
+// exporter counts the spans that are sent, and logs when the receiver starts to fail and when it
+// recovers. The library itself reports errors only through a process-wide variable.
+type exporter struct {
+	sdktrace.SpanExporter
+	outage       flow.Outage // only the exporting goroutine uses it
+	spans        *prometheus.CounterVec
+	sent, failed prometheus.Counter
+}
+
+func newExporter(to sdktrace.SpanExporter, logger *slog.Logger) *exporter {
+	e := &exporter{
+		SpanExporter: to,
+		outage: flow.Outage{
+			Logger: logger, Failing: "cannot send traces (OTEL_EXPORTER_OTLP_ENDPOINT); those of the meantime are lost, nothing else", Working: "traces are sent again",
+		},
+		spans: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ledgerfeed_trace_spans_total", Help: "Spans of traces by result: sent, or failed because the receiver did not take them.",
+		}, []string{"result"}),
+	}
+	e.sent, e.failed = e.spans.WithLabelValues("sent"), e.spans.WithLabelValues("failed")
+	return e
+}
+
+// ExportSpans implements sdktrace.SpanExporter. It never fails, because its caller could do nothing
+// about it.
+func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	if err != nil {
+		e.failed.Add(float64(len(spans)))
+	} else {
+		e.sent.Add(float64(len(spans)))
+	}
+	e.outage.LogTransition(ctx, err)
+	return nil
+}
+
+// StartRequest begins the span of a request to this process, in the sender's trace if the request
+// names one. The function's caller ends the span.
+func StartRequest(t trace.Tracer, r *http.Request) (context.Context, trace.Span) {
+	return t.Start(FromHeader(r.Context(), r.Header), "request", trace.WithSpanKind(trace.SpanKindServer))
+}
+
+// KnownMethod returns a standard method, or "other" for any other text, which keeps made-up methods
+// out of logs and traces. It returns a constant, because keeping the request's own string would
+// keep all of the request's bytes in memory.
+func KnownMethod(method string) string {
+	for _, known := range []string{
+		http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodPut,
+		http.MethodPatch, http.MethodDelete, http.MethodConnect, http.MethodTrace,
+	} {
+		if method == known {
+			return known
+		}
+	}
+	return "other"
+}
+
+// EndRequest names a request's span after its method and route pattern (empty for an unknown path)
+// and records the status. It does not end the span.
+func EndRequest(span trace.Span, method, route string, status int) {
+	method = KnownMethod(method)
+	name := method
+	if route != "" {
+		name += " " + route
+		span.SetAttributes(attribute.String("http.route", route))
+	}
+	span.SetName(name)
+	span.SetAttributes(attribute.String("http.request.method", method), attribute.Int("http.response.status_code", status))
+	if status >= http.StatusInternalServerError {
+		span.SetStatus(codes.Error, http.StatusText(status))
+	}
+}
+
+// Statements returns a tracer that makes a child span for each statement; nil if tracing is off. It
+// does not record the statements' arguments.
+func (t *Traces) Statements() pgx.QueryTracer {
+	if t == nil {
+		return nil
+	}
+	return otelpgx.NewTracer(otelpgx.WithTracerProvider(t.provider), otelpgx.WithMeterProvider(metricnoop.NewMeterProvider()),
+		otelpgx.WithDisableConnectionDetailsInAttributes(), otelpgx.WithSpanNameCtxFunc(operation))
+}
+
+// operation returns the first word of a statement, such as SELECT.
+func operation(ctx context.Context, statement string) string {
+	return otelpgx.SQLOperationName(ctx, strings.TrimLeft(statement, "( \n\t"))
 }

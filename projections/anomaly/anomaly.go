@@ -3,6 +3,7 @@
 package anomaly
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -200,4 +201,88 @@ func (s *Store) read(ctx context.Context, f Filter, where, order string, more ..
 		return nil, fmt.Errorf("read the anomalies of %s: %w", f.WorkspaceID, err)
 	}
 	return list, nil
+}
+
+// MostWaiting is the most anomalies that Waiting counts.
+const MostWaiting = 10_000
+
+// Waiting counts the anomalies that nobody has acknowledged, up to MostWaiting: for more, the exact
+// number does not matter. Its time depends on the number of acknowledged anomalies, which it skips
+// one by one: about half a second for a million.
+func (s *Store) Waiting(ctx context.Context) (n int64, err error) {
+	err = s.pool.QueryRow(ctx, `
+		SELECT count(*) FROM (
+		  SELECT 1 FROM anomaly a WHERE NOT EXISTS (
+		         SELECT 1 FROM anomaly_acknowledged k WHERE k.workspace_id = a.workspace_id AND k.position = a.position AND k.reason = a.reason)
+		   LIMIT $1) AS waiting`, MostWaiting).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the anomalies that wait: %w", err)
+	}
+	return n, nil
+}
+
+// Span is a range of consecutive entries in a workspace.
+type Span struct {
+	WorkspaceID string
+	First, Last int64 // positions, both included
+}
+
+// CountEntries counts the entries in the spans that are anomalies. An entry with several reasons
+// counts once. The spans must not overlap.
+func (s *Store) CountEntries(ctx context.Context, spans []Span) (n int64, err error) {
+	workspaces, first, last := make([]string, len(spans)), make([]int64, len(spans)), make([]int64, len(spans))
+	for i := range spans {
+		workspaces[i], first[i], last[i] = spans[i].WorkspaceID, spans[i].First, spans[i].Last
+	}
+	err = s.pool.QueryRow(ctx, `
+		SELECT count(*)
+		  FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS span (workspace_id, first, last)
+		 CROSS JOIN LATERAL (
+		       SELECT DISTINCT a.position FROM anomaly a
+		        WHERE a.workspace_id = span.workspace_id AND a.position BETWEEN span.first AND span.last) AS entry`,
+		workspaces, first, last).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the anomalies among entries: %w", err)
+	}
+	return n, nil
+}
+
+// OnlyFirst explains figures that count only the first MostGrouped anomalies.
+func OnlyFirst() string {
+	return fmt.Sprintf("There are more than %d: only the first of them are counted, by workspace and position, so that these figures are the least, and others may be missing.", MostGrouped)
+}
+
+// Name is what people call a reason.
+func Name(r domain.Reason) string { return cmp.Or(names[r], string(r)) }
+
+// names has what people call each reason.
+//
+//nolint:gochecknoglobals // a constant table
+var names = map[domain.Reason]string{
+	domain.UnknownObject:   "Unknown object",
+	domain.Repeat:          "Repeated ID",
+	domain.Overdrawn:       "Below zero",
+	domain.UnknownDocument: "Unknown document number",
+	domain.WrongKind:       "Invoice under a credit note's ID",
+	domain.WrongCurrency:   "Wrong currency",
+	domain.Unreadable:      "Unreadable entry",
+}
+
+// Explain says what a reason means and what can be done about it.
+func Explain(r domain.Reason) string {
+	return cmp.Or(meanings[r], "This version of the program does not know the reason.")
+}
+
+// meanings has what each reason means.
+//
+//nolint:gochecknoglobals // a constant table
+var meanings = map[domain.Reason]string{
+	domain.UnknownObject: "The entry is about something that does not exist in this workspace, or was deleted. " +
+		"If that was only late, append the missing object first. Then append this entry again with a new ID.",
+	domain.Repeat:          "The entry repeats an ID that was there before, so it has no effect. Do nothing, unless the producer meant something new: that needs an ID of its own.",
+	domain.Overdrawn:       "An amount or hours would have fallen below zero and became zero instead. Compare the producer's books with the row.",
+	domain.UnknownDocument: "The entry names a document number that its invoice does not have, so it has no effect. Append it again with the right number and a new ID.",
+	domain.WrongKind:       "An invoice was recorded under the ID of a credit note, so it has no effect. The producer has to use another ID.",
+	domain.WrongCurrency:   "The entry has another currency than the client's credit, so it has no effect. Amounts of two currencies are not mixed.",
+	domain.Unreadable:      "A newer version of the program wrote the entry, and this one cannot read it. After an upgrade of this program the read models are rebuilt with it.",
 }

@@ -209,7 +209,7 @@ func (s *schemas) response(r *route.Route) (schema object, example string) {
 		return s.credit()
 	case route.KeyInfo:
 		return s.keyInfo()
-	case route.Document, route.Checkpoint, route.Tile, route.Bundle: // proof.go describes answers about the tree
+	case route.Document, route.Checkpoint, route.Tile, route.Bundle: // treeContent describes answers about the tree
 	}
 	return s.add("Description", object{
 		{"type", "object"}, {"description", "An OpenAPI 3.1 document."}, {"required", []string{"openapi", "info", "paths"}},

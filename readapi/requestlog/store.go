@@ -1,3 +1,6 @@
+// Package requestlog keeps the requests of the API for the console: accepted ones one by one for 30
+// days, refused ones as counts per minute (docs/contract/service.md, "Limits", 6). It also keeps
+// when each key was last used.
 package requestlog
 
 import (
@@ -5,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +20,67 @@ import (
 	"github.com/ledgerfeed/ledgerfeed/internal/pg"
 	"github.com/ledgerfeed/ledgerfeed/internal/rollup"
 )
+
+// Record is what is kept of a request. It holds no part of a query except the names of parameters,
+// and it must not hold a key; the code that makes a Record ensures both.
+type Record struct {
+	At          time.Time // when the request arrived
+	WorkspaceID string    // empty without a known key
+	KeyID       string
+	KeyPrefix   string
+	RequestID   string
+	Method      string
+	Route       string // such as /v1/invoices/{id}; empty for unknown paths
+	Status      int
+	Duration    time.Duration
+	Bytes       int // of the body as it was sent
+	Rows        int
+	Streamed    bool   // the answer was a whole list, so Duration depends on its reader
+	Refusal     string // why the request was refused before it was processed; empty: it was not
+
+	// Only accepted requests have these. The texts must be valid UTF-8 without NUL.
+	Path      string     // percent-encoded; empty if it equals Route. Bounded by MaxPath
+	Address   netip.Addr // of the caller; the zero Addr: not known
+	UserAgent string     // bounded by MaxUserAgent
+	Problem   *Problem   // nil: the answer was no error
+}
+
+// Limits of text that callers send, in bytes, and of the faults kept of one request.
+const (
+	MaxPath      = 256
+	MaxUserAgent = 200
+	MaxFaults    = 10
+)
+
+// Problem is the error that the caller got.
+type Problem struct {
+	Title      string  `json:"title"`
+	Detail     string  `json:"detail,omitempty"`
+	Permission string  `json:"permission,omitempty"` // that the key lacks
+	Errors     []Fault `json:"errors,omitempty"`     // the first MaxFaults
+}
+
+// Fault is what is wrong with one parameter.
+type Fault struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+// minuteOf returns the number of the clock minute, counted since 1970.
+func minuteOf(t time.Time) int64 { return t.Unix() / 60 }
+
+// dayOf returns the number of the day, counted since 1970, in UTC.
+func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
+
+// Slots returns the partitions of request_log (its column slot) with the requests from one moment
+// to another, both included.
+func Slots(from, to time.Time) []int16 {
+	var list []int16
+	for day := dayOf(from); day <= dayOf(to) && len(list) < Partitions; day++ {
+		list = append(list, int16(day%Partitions))
+	}
+	return list
+}
 
 // Config is what a Store needs.
 type Config struct {
@@ -330,6 +395,63 @@ func emptyPartition(ctx context.Context, tx pgx.Tx, today int64, oldest time.Tim
 	}
 	if _, err := tx.Exec(ctx, `TRUNCATE `+partition); err != nil {
 		return fmt.Errorf("empty %s: %w", partition, err)
+	}
+	return nil
+}
+
+// keyUses holds, for each key, the minute of the last use that was written, so that each key is
+// written at most once a minute. Only Run's goroutine uses it.
+type keyUses map[usedKey]int64
+
+type usedKey struct{ workspaceID, keyID string }
+
+// maxKeyUses bounds keyUses. Above it, the whole map is cleared, which costs each key one extra
+// write.
+const maxKeyUses = 100_000
+
+// write stores when the keys of accepted requests were last used.
+func (u keyUses) write(ctx context.Context, pool pg.DB, batch []Record) error {
+	latest := map[usedKey]time.Time{}
+	for i := range batch {
+		r := &batch[i]
+		key := usedKey{r.WorkspaceID, r.KeyID}
+		if r.Refusal != "" || r.WorkspaceID == "" || u[key] >= minuteOf(r.At) {
+			continue
+		}
+		if r.At.After(latest[key]) {
+			latest[key] = r.At
+		}
+	}
+	if len(latest) == 0 {
+		return nil
+	}
+	var (
+		workspaces, keys []string
+		times            []time.Time
+	)
+	for key, at := range latest {
+		workspaces, keys, times = append(workspaces, key.workspaceID), append(keys, key.keyID), append(times, at)
+	}
+	// Every instance locks the rows in the order of their key, so that no two
+	// deadlock.
+	const write = `
+		WITH used AS MATERIALIZED (
+			SELECT k.workspace_id, k.key_id, t.at
+			  FROM unnest($1::text[], $2::text[], $3::timestamptz[]) AS t (w, k, at)
+			  JOIN api_key k ON k.workspace_id = t.w AND k.key_id = t.k
+			 ORDER BY k.workspace_id, k.key_id)
+		INSERT INTO api_key_use AS u (workspace_id, key_id, last_used_at)
+		SELECT * FROM used
+		ON CONFLICT (workspace_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_at
+		 WHERE date_trunc('minute', u.last_used_at AT TIME ZONE 'UTC') < date_trunc('minute', excluded.last_used_at AT TIME ZONE 'UTC')`
+	if _, err := pool.Exec(ctx, write, workspaces, keys, times); err != nil {
+		return fmt.Errorf("write when keys were used: %w", err)
+	}
+	if len(u) > maxKeyUses {
+		clear(u)
+	}
+	for key, at := range latest {
+		u[key] = minuteOf(at)
 	}
 	return nil
 }

@@ -7,14 +7,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/ledgerfeed/ledgerfeed/cmd/ledgerfeed/internal/operate"
 	"github.com/ledgerfeed/ledgerfeed/delivery/keyring"
@@ -228,4 +233,88 @@ func (s *Service) bind(ctx context.Context, b binding) (component, error) {
 		bound = b.wrap(bound)
 	}
 	return component{b.name, func(ctx context.Context) error { return serve(ctx, b.name, bound, b.server, s.env.Logger) }}, nil
+}
+
+// startAdmin starts what runs as long as the process: systemd's watchdog, and the listener
+// for operators, which says whether the process is alive, whether it is ready for requests,
+// and its metrics. It is not for the internet.
+func (s *Service) startAdmin(ctx context.Context, ready http.HandlerFunc, metrics prometheus.Gatherer) error {
+	r := chi.NewRouter()
+	r.Use(middleware.GetHead)
+	r.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	r.Get("/readyz", ready)
+	r.Method(http.MethodGet, "/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{Registry: s.metrics, EnableOpenMetrics: true}))
+	if s.env.Settings.PProf {
+		profiles(r)
+	}
+	listener, err := s.bind(ctx, binding{name: AdminListener, setting: "LEDGERFEED_ADMIN_LISTEN", address: s.env.Settings.AdminListen, server: &http.Server{
+		Handler:           r,
+		ReadHeaderTimeout: 5 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       time.Minute,
+		ErrorLog:          slog.NewLogLogger(s.env.Logger.Handler(), slog.LevelWarn),
+	}})
+	if err != nil {
+		return err
+	}
+	s.admin = start(ctx, []component{listener, {"watchdog", func(ctx context.Context) error { return feedWatchdog(ctx, s.env.Logger) }}})
+	return nil
+}
+
+// profiles offers what go tool pprof reads.
+func profiles(r chi.Router) {
+	r.Get("/debug/pprof/*", pprof.Index)
+	r.Get("/debug/pprof/cmdline", pprof.Cmdline)
+	r.Get("/debug/pprof/profile", pprof.Profile)
+	r.Get("/debug/pprof/symbol", pprof.Symbol)
+	r.Get("/debug/pprof/trace", pprof.Trace)
+}
+
+// tellSystemd tells systemd about a change of state, where it started the process
+// with Type=notify; elsewhere it does nothing.
+func tellSystemd(ctx context.Context, logger *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		logger.WarnContext(ctx, "cannot notify systemd", "state", state, "error", err)
+	}
+}
+
+// feedWatchdog tells systemd's watchdog, where the unit has one (WatchdogSec), that
+// the process is alive, until ctx ends. It does so three times in each period. A
+// database that is away is no reason to be restarted, so it is not asked.
+func feedWatchdog(ctx context.Context, logger *slog.Logger) error {
+	period, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		logger.WarnContext(ctx, "cannot read the period of systemd's watchdog", "error", err)
+	}
+	if period == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	ticker := time.NewTicker(period / 3)
+	defer ticker.Stop()
+	for {
+		tellSystemd(ctx, logger, daemon.SdNotifyWatchdog)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// loadCertificate reads the certificate with which the API and the console speak TLS,
+// if there is one.
+func (s *Service) loadCertificate() (err error) {
+	set := &s.env.Settings
+	if set.TLSCert == "" {
+		return nil
+	}
+	s.certificate, err = listening.LoadCertificate(listening.CertificateConfig{CertFile: set.TLSCert, KeyFile: set.TLSKey, Clock: s.env.Clock, Logger: s.env.Logger})
+	if err != nil {
+		return fmt.Errorf("LEDGERFEED_TLS_CERT is %q and LEDGERFEED_TLS_KEY is %q: %w", set.TLSCert, set.TLSKey, err)
+	}
+	s.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ledgerfeed_tls_certificate_expiry_timestamp_seconds", Help: "When the TLS certificate of the API and the console ends, in seconds since 1970.",
+	}, func() float64 { return float64(s.certificate.Expires().Unix()) }))
+	return nil
 }
