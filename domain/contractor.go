@@ -27,9 +27,11 @@ type contractorRecorded struct {
 	Name, Email, Status, Title string
 }
 
+const typeContractorRecorded = "contractor.recorded"
+
 var contractorRecordedType = define(entryType[contractorRecorded]{
 	typeHead: typeHead{
-		name: "contractor.recorded", object: "contractor", detached: []string{"name", "email", "title"},
+		name: typeContractorRecorded, object: "contractor", detached: []string{"name", "email", "title"},
 		when: "A contractor was added or changed. Fields that the entry leaves out become empty.",
 	},
 	fields: []jsonform.Field[contractorRecorded]{

@@ -71,6 +71,25 @@ func (e *Entry) Commitment() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
+// Subject returns whom the detached fields of the entry are about, if it has any: client:ID,
+// contractor:ID, or both with a space between them. ok is false for an entry that this version cannot
+// read.
+func (e *Entry) Subject() (subject string, ok bool) {
+	c := e.read()
+	if c == nil {
+		return "", false
+	}
+	refs := c.refs()
+	var about []string
+	if refs.ClientID != "" && e.Type != typeContractorRecorded {
+		about = append(about, "client:"+refs.ClientID)
+	}
+	if refs.ContractorID != "" && (e.Type == typeContractorRecorded || e.Type == typeTimeEntryRecorded) {
+		about = append(about, "contractor:"+refs.ContractorID)
+	}
+	return strings.Join(about, " "), true
+}
+
 // Forgotten reports whether the entry had detached fields that are not there.
 func (e *Entry) Forgotten() bool {
 	_, commitment := CutCommitment(e.Data)
@@ -99,7 +118,9 @@ func (e *Entry) Forms() (open, value, public string, readable bool) {
 	if c == nil {
 		return "", "", "", false
 	}
-	return string(c.appendOpen(nil)), string(c.appendValue(nil)), e.PublicEvent(), true
+	b := c.appendOpen(make([]byte, 0, len(e.Data)))
+	open = string(b)
+	return open, string(c.appendValue(b[:0])), e.PublicEvent(), true
 }
 
 // LooksPersonal reports whether a text looks like a name (Ada-Moreau), an email address or a

@@ -149,6 +149,9 @@ func TestForgettingIsAFoldWithoutTheValues(t *testing.T) {
 		for i := len(log) - 1; i >= 0; i-- {
 			e := parseDoc(lines[i])
 			typ, d := e["type"].(string), e["data"].(doc)
+			if subject, ok := log[i].Subject(); !ok || subject != strings.Join(about(typ, d), " ") {
+				t.Fatalf("%s is about %q, %v", lines[i], subject, ok)
+			}
 			switch {
 			case typ == "client.forgotten":
 				later["client:"+d["client_id"].(string)] = true

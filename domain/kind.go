@@ -93,6 +93,7 @@ type content interface {
 	// round. It is called only for new entries.
 	checkExact(errs *jsonform.FieldErrors)
 	personalID() string
+	refs() *references
 	addNeeds(n *Needs)
 	apply(f *fold)
 	payOnly() bool
@@ -192,6 +193,8 @@ func (c *contentOf[D]) personalID() string {
 	}
 	return ""
 }
+
+func (c *contentOf[D]) refs() *references { return c.typ.refs(&c.data) }
 
 func (c *contentOf[D]) addNeeds(n *Needs) {
 	if c.typ.needs != nil {

@@ -65,9 +65,11 @@ type timeEntryRecorded struct {
 	PayStatus                                   string
 }
 
+const typeTimeEntryRecorded = "time_entry.recorded"
+
 var timeEntryRecordedType = define(entryType[timeEntryRecorded]{
 	typeHead: typeHead{
-		name: "time_entry.recorded", object: "time_entry", detached: []string{"description"},
+		name: typeTimeEntryRecorded, object: "time_entry", detached: []string{"description"},
 		when: "A time entry was added or changed. Fields that the entry leaves out become empty, and it is in review again.",
 	},
 	fields: []jsonform.Field[timeEntryRecorded]{

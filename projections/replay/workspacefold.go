@@ -149,16 +149,18 @@ func (f *workspaceFold) limitRate(ctx context.Context, n int) error {
 
 // readLog reads the next entries; more says that others may follow.
 func (r *Replayer) readLog(ctx context.Context, workspaceID string, after, through int64, most int) (page []logRow, more bool, err error) {
+	// Most workspaces forget nobody, so whom an entry is about is looked up only where somebody is
+	// forgotten.
 	rows, err := r.cfg.Pool.Query(ctx, `
 		SELECT e.position, e.id, e.type, e.created_at, e.data::text, e.public_event, e.chain, e.public_event IS NOT NULL AND `+eventlog.NeedsPay("e")+`,
-		       d.salt, d.value, coalesce(d.subject, ''), coalesce(s.subject, ''), coalesce(f.position, 0), coalesce(f.passed, 0),
+		       d.salt, d.value, coalesce(d.subject, ''), coalesce(f.position, 0), coalesce(f.passed, 0),
 		       log_forgets(e.type, e.data) IS NOT NULL AND NOT EXISTS (
 		           SELECT FROM log_forgotten g WHERE g.workspace_id = e.workspace_id AND g.subject = log_forgets(e.type, e.data) AND g.position = e.position)
 		  FROM `+eventlog.FromLog+`
-		  LEFT JOIN LATERAL (SELECT log_subject(e.type, e.data) AS subject WHERE log_commits(e.data::text)) AS s ON true
 		  LEFT JOIN LATERAL (
 		       SELECT max(g.position) AS position, max(g.position) FILTER (WHERE g.reached >= e.position) AS passed FROM log_forgotten g
-		        WHERE g.workspace_id = e.workspace_id AND g.subject = ANY (string_to_array(s.subject, ' ')) AND g.position > e.position) AS f ON true
+		        WHERE (SELECT EXISTS (SELECT FROM log_forgotten a WHERE a.workspace_id = $1)) AND log_commits(e.data::text)
+		          AND g.workspace_id = e.workspace_id AND g.subject = ANY (string_to_array(log_subject(e.type, e.data), ' ')) AND g.position > e.position) AS f ON true
 		 WHERE e.workspace_id = $1 AND e.position > $2 AND e.position <= $3 ORDER BY e.position LIMIT $4`,
 		workspaceID, after, through, most)
 	if err != nil {
@@ -174,7 +176,7 @@ func (r *Replayer) readLog(ctx context.Context, workspaceID string, after, throu
 	for !more && rows.Next() {
 		page = append(page, logRow{Entry: domain.Entry{WorkspaceID: workspaceID}})
 		e := &page[len(page)-1]
-		if err := rows.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &e.public, &chain, &e.pay, &salt, &value, &e.subject, &e.about, &e.forgotten, &e.passed, &e.unmarked); err != nil {
+		if err := rows.Scan(&e.Position, &e.ID, &e.Type, &e.CreatedAt, &e.Data, &e.public, &chain, &e.pay, &salt, &value, &e.subject, &e.forgotten, &e.passed, &e.unmarked); err != nil {
 			return nil, false, fmt.Errorf("read the log of %s: %w", workspaceID, err)
 		}
 		e.CreatedAt = e.CreatedAt.UTC()
