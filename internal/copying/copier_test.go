@@ -325,6 +325,9 @@ func TestACopyBesideAnother(t *testing.T) {
 		p.copy(t, s.Address, key)
 		kept, said := p.copier(t, s.Address, key, func(c *copying.Config) { c.Once = false })
 		defer running(t, kept)()
+		// A copier that meets another one before its first success ends.
+		s.Grow(readapitest.Line(t, `"type":"client.recorded","data":{"client_id":"cl_first","name":"First"}`))
+		p.awaitValue(t, "SELECT count(*) FROM clients WHERE id = 'cl_first'", "1")
 		beside := 0
 		testkit.Eventually(t, func() error {
 			beside++

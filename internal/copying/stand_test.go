@@ -155,12 +155,15 @@ func (p *place) change(t testing.TB, statement string) {
 func running(t testing.TB, c *copying.Copier) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := c.Run(ctx); ctx.Err() == nil {
+			t.Errorf("the copier ended by itself: %v", err)
+		}
+	}()
 	return func() {
 		cancel()
-		if err := <-ended; ctx.Err() == nil {
-			t.Error(err)
-		}
+		<-ended
 	}
 }
