@@ -34,6 +34,7 @@ func (r *reader) prepare(ctx context.Context) error {
 		return err
 	}
 	var err error
+	// An eighth of the requests that may wait is reserved for workspaces without one.
 	if r.cached, err = api.Serve(ctx, r.Database, api.Options{CacheBytes: readapi.DefaultCacheBytes, MaxWaits: 2 * waitsOpen}); err != nil {
 		return err
 	}
